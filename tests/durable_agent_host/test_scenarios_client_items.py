@@ -1,6 +1,7 @@
 """Tools of the model's service that the client runs: custom tools, patches, shells, computers."""
 
 import base64
+import json
 
 import pytest
 import requests
@@ -63,6 +64,12 @@ ERRORS = {
 }
 
 
+def event_data(turn):
+    """Read the data of a turn's events."""
+    lines = requests.get(turn["events_url"]).text.splitlines()
+    return [json.loads(line.removeprefix("data:")) for line in lines if line.startswith("data:")]
+
+
 def sent_output(model: PracticeModel, item):
     """Give the output in the newest request, without its type and its call's id."""
     entries = model.requests()
@@ -90,10 +97,13 @@ def test_the_client_runs_a_tool_of_the_service(people: AgentHost, model: Practic
     events = requests.get(turn["events_url"]).text.replace(" ", "")
     assert events.count("event:tool.started") == events.count("event:tool.completed") == 1
     assert events.index("call.answered") < events.index("event:tool.completed")
+    told_arguments = [data["arguments"] for data in event_data(turn) if "arguments" in data]
+    assert told_arguments == [arguments] * len(told_arguments)
     session_path = f"/agents/{agent}/sessions/{turn['session_id']}"
     steps = people.get(f"{session_path}/turns/{turn['turn_id']}/steps").json()["steps"]
     (step,) = (step for step in steps if step["kind"] == "tool_call")
     assert (step["outcome"], step["runs_in"], step["in_doubt"]) == ("success", "host", False)
+    assert step["arguments"] == arguments
     assert people.get(f"{session_path}/verify").json()["problems"] == []
     item_types = [sent["type"] for sent in run_next_turn(people, model, agent, turn["session_id"])]
     if agent == "Coder":

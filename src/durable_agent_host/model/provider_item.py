@@ -66,7 +66,7 @@ class LostState:
 
 
 class HostedCall(NamedTuple):
-    """What a finished item of the model's output says of a call that the service runs.
+    """What a finished item of the model's output says of a call of a tool of the service.
 
     Attributes:
         call_id: as the call's contents have it.

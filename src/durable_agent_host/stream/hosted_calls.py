@@ -46,6 +46,7 @@ class _OpenCall:
         texts: of the events about what it is to do.
         approval_request_id: of the approval that it needed, if any.
         outcome: reported, while its output is still to come.
+        has_item: whether its item is finished, which has the arguments.
     """
 
     name: str
@@ -54,6 +55,7 @@ class _OpenCall:
     texts: list[str] = field(default_factory=list[str])
     approval_request_id: str | None = None
     outcome: ToolOutcome = "not_run"
+    has_item: bool = False
 
 
 class HostedCalls:
@@ -99,6 +101,7 @@ class HostedCalls:
                 events += self._begin(call.call_id, call.name, call.arguments)
             if (open_call := self._open.get(call.call_id)) is None:
                 continue
+            open_call.has_item = True
             open_call.arguments = call.arguments if call.arguments is not None else open_call.arguments
             open_call.approval_request_id = call.approval_request_id or open_call.approval_request_id
             open_call.outcome = call.outcome or open_call.outcome
@@ -139,7 +142,7 @@ class HostedCalls:
         events = self._begin(call_id, name, arguments)
         if (call := self._open.get(call_id)) is None:
             return events
-        call.arguments = arguments or call.arguments
+        call.arguments = call.arguments if call.has_item else arguments or call.arguments
         for text in (*(part.text or "" for part in content.inputs or ()), "\n".join(content.commands or ())):
             new = new_part("".join(call.texts), text) if content.merge_mode == "replace" else text
             if new:

@@ -137,9 +137,16 @@ class LiveEvents:
         part = self._read_part(update)
         has_item = part is not None and part.position is not None
         events = self._messages.start_update(update, part)
-        if part is not None and part.item is not None and (calls := list(self._reader.hosted_calls(part.item))):
+        app_calls = {
+            content.call_id
+            for content in update.contents
+            if content.type == "function_call" and not content.informational_only
+        }
+        item = None if part is None else part.item
+        item_calls = () if item is None else self._reader.hosted_calls(item)
+        if calls := [call for call in item_calls if call.call_id not in app_calls]:
             events += self._messages.step_over(part)
-            events += self._hosted.feed_item(calls, self._reader.complete_item([], part.item))
+            events += self._hosted.feed_item(calls, self._reader.complete_item([], item))
         for content in update.contents:
             if self._functions is not None and not self._hosted.has(content):
                 events += self._functions.feed(content)

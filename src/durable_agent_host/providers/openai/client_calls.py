@@ -13,7 +13,7 @@ from agent_framework import Content, Message
 
 from durable_agent_host.agent.provider import ClientCall
 from durable_agent_host.codec.strict_json import object_at, value_at
-from durable_agent_host.model.provider_item import ITEM
+from durable_agent_host.model.provider_item import ITEM, HostedCall
 from durable_agent_host.providers.neutral_contents import as_objects
 from durable_agent_host.providers.openai.item_mapping import find_item_metadata, input_item
 from durable_agent_host.providers.openai.item_types import SERVICE_CALL, Item
@@ -23,11 +23,11 @@ _COMPUTER: Final = "computer_call"
 
 _REQUESTED: Final = ("action", "actions", "pending_safety_checks")
 _ARGUMENTS: Final[dict[str, Callable[[Item], Item]]] = {
-    "custom_tool_call": lambda item: {"input": item["input"]},
-    "apply_patch_call": lambda item: item["operation"],
+    "custom_tool_call": lambda item: {"input": item.get("input")},
+    "apply_patch_call": lambda item: object_at(item, "operation"),
     _COMPUTER: lambda item: {name: item[name] for name in _REQUESTED if item.get(name)},
-    "local_shell_call": lambda item: item["action"],
-    "shell_call": lambda item: item["action"],
+    "local_shell_call": lambda item: object_at(item, "action"),
+    "shell_call": lambda item: object_at(item, "action"),
     "tool_search_call": lambda item: object_at(item, "arguments"),
 }
 """Type of item → what the client is asked to do."""
@@ -40,14 +40,23 @@ def find_client_calls(messages: Sequence[Message]) -> list[ClientCall]:
     items = [input_item([content]) for content in contents if _is_client_item(content)]
     return [
         ClientCall(
-            item["call_id"],
-            item.get("name") or item["type"].removesuffix("_call"),
-            _ARGUMENTS[item["type"]](item),
+            call.call_id,
+            call.name,
+            call.arguments,
             partial(_build_result, item),
         )
         for item in items
-        if item["call_id"] not in call_ids
+        if (call := read_client_call(item)) and call.call_id not in call_ids
     ]
+
+
+def read_client_call(item: Item) -> HostedCall | None:
+    """Return the call of an item that the client runs; None of any other item."""
+    arguments = _ARGUMENTS.get(str(item.get("type")))
+    if arguments is None:
+        return None
+    name = item.get("name") or item["type"].removesuffix("_call")
+    return HostedCall(str(item.get("call_id")), name, arguments(item))
 
 
 def _is_client_item(content: Content) -> bool:

@@ -115,7 +115,7 @@ def complete_custom_call(item: Item, contents: list[Content]) -> list[Content]:
     """Set the call's full input."""
     for content in contents:
         if content.type == "function_call":
-            content.arguments = item.get("input")
+            content.arguments = {"input": item.get("input")}
     return contents
 
 

@@ -132,7 +132,7 @@ SERVICE_CALL: Final = "xs_call"
 def _custom_call(item: Item) -> HostedCall | None:
     if not str(item.get("call_id")).startswith(SERVICE_CALL):
         return None
-    return _call(item, str(item.get("name")), item.get("input"), id_field="call_id")
+    return _call(item, str(item.get("name")), {"input": item.get("input")}, id_field="call_id")
 
 
 def _tool_search(item: Item) -> HostedCall | None:

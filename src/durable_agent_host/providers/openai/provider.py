@@ -24,7 +24,7 @@ from durable_agent_host.providers.openai.client import (
     build_event_parsers,
     with_fast_event_parsing,
 )
-from durable_agent_host.providers.openai.client_calls import find_client_calls
+from durable_agent_host.providers.openai.client_calls import find_client_calls, read_client_call
 from durable_agent_host.providers.openai.errors import find_lost_state
 from durable_agent_host.providers.openai.item_mapping import PROVIDER, as_history, complete_item, read_item
 from durable_agent_host.providers.openai.item_types import item_type
@@ -97,9 +97,9 @@ class OpenAIProvider(GenericProvider):
         return find_lost_state(error)
 
     def hosted_calls(self, item: Mapping[str, Any], /) -> Iterable[HostedCall]:
-        """List the item's call, if the service runs it."""
+        """List the item's call of a tool of the service, which the service or the client runs."""
         read = item_type(item.get("type")).hosted_call
-        call = read(dict(item)) if read and item.get("type") else None
+        call = (read(dict(item)) if read and item.get("type") else None) or read_client_call(dict(item))
         return () if call is None else (call,)
 
     def replay(self, messages: Sequence[Message], /, *, session_id: str) -> list[Message]:
