@@ -27,13 +27,16 @@ def pipeline(practice_model: PracticeModel, tmp_path_factory: pytest.TempPathFac
 
 
 def test_a_workflow_runs_through_its_agents(pipeline: AgentHost, model: PracticeModel):
-    """Upstream's run route starts the workflow; the second agent is given the first one's answer."""
+    """Upstream's run route starts the workflow; the second agent is given the first one's answer. Both are outputs."""
     model.plan({"text": "Rain falls."}, agent="You write.")
     model.plan({"text": "Well said."}, agent="You review.")
     url = f"{pipeline.url}/api/workflow/pipeline/run?waitForResponse=true&timeoutSeconds=60"
     response = requests.post(url, data="write about rain", timeout=90)
     assert response.ok, response.text
     assert response.json()["runtimeStatus"] == "Completed"
+    assert response.json()["output"] == ["Rain falls.", "Well said."]
+    status = pipeline.get(f"/workflow/pipeline/status/{response.json()['instanceId']}").json()
+    assert (status["customStatus"], status["output"]) == ({"state": "completed"}, ["Rain falls.", "Well said."])
     own = ("You write.", "You review.")
     bodies = [body for request in model.requests() if (body := request["body"]).get("instructions") in own]
     assert [body["instructions"] for body in bodies] == ["You write.", "You review."]
@@ -123,6 +126,7 @@ def test_a_failed_run_has_its_reason_and_no_stack(pipeline: AgentHost, name: str
         for hidden in ("s3cr3t-k3y", "Traceback", "Stack", "File", ".py", "Result: Failure"):
             assert hidden not in response.text
     assert status.json()["output"] == status.json()["error"]
+    assert status.json()["customStatus"] == {"state": "failed"}
 
 
 def test_a_run_starts_once_until_it_has_ended(pipeline: AgentHost):

@@ -1,7 +1,8 @@
-"""The questions of a hosted workflow's run, in its orchestration.
+"""The questions and the end of a hosted workflow's run, in its orchestration.
 
 Upstream's orchestration waits for one answer after the other, and shows all questions until the last one is answered.
-`run_asking` gives it a context that waits for all at once, and removes an answered question from the status.
+`run_asking` gives it a context that waits for all at once, and removes an answered question from the status. Upstream's
+also returns nothing of what agents answer, and shows at its end that it is running.
 """
 
 import json
@@ -9,7 +10,10 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
-from azure.durable_functions import DurableOrchestrationContext
+from agent_framework import Workflow
+from agent_framework_durabletask import AgentSessionId, load_agent_response
+from agent_framework_durabletask._workflows.naming import workflow_scoped_executor_id
+from azure.durable_functions import DurableOrchestrationContext, EntityId
 
 from durable_agent_host.durable.task_hub import Steps, run_steps
 from durable_agent_host.model.ids import derived_id
@@ -38,6 +42,7 @@ class _AskingContext:
 
     Attributes:
         is_replaying: false, because upstream shows its status only when it is not replayed.
+        agent_tasks: calls of agents, with the names of their entities.
     """
 
     is_replaying = False
@@ -48,9 +53,16 @@ class _AskingContext:
         self._status: dict[str, Any] = {}
         self._digests: dict[str, str] = {}
         self._events: dict[str, Any] = {}
+        self.agent_tasks: list[tuple[str, Any]] = []
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._context, name)
+
+    def call_entity(self, entity_id: EntityId, operation: str, request: Any) -> Any:
+        """Call an agent."""
+        task = self._context.call_entity(entity_id, operation, request)
+        self.agent_tasks.append((entity_id.name, task))
+        return task
 
     def set_custom_status(self, status: dict[str, Any]) -> None:
         """Show a status, without the questions that have been answered."""
@@ -93,17 +105,35 @@ class _AskingContext:
         return self._events.pop(name).result
 
 
-def run_asking(context: DurableOrchestrationContext, address: Mapping[str, str], run: Callable[[Any], Steps]) -> Steps:
+def run_asking(
+    context: DurableOrchestrationContext, workflow: Workflow, address: Mapping[str, str], run: Callable[[Any], Steps]
+) -> Steps:
     """Run upstream's orchestration of a workflow.
 
     Args:
         context: of the SDK.
+        workflow: the run's.
         address: ``workflow`` and ``run_id`` of the run as a whole.
         run: makes the orchestration with a context.
+
+    Returns:
+        The outputs of the executors; without any, the texts of the agents whose answers are outputs.
     """
     asking = _AskingContext(context, address)
 
     def run_step(task: Any) -> Steps:
         return (yield from asking.wait_for_answer(task)) if isinstance(task, str) else (yield task)
 
-    return (yield from run_steps(run(asking), run_step))
+    try:
+        outputs = yield from run_steps(run(asking), run_step)
+    except Exception:
+        asking.set_custom_status({"state": "failed"})
+        raise
+    asking.set_custom_status({"state": "completed"})
+    output_agents = {
+        AgentSessionId.to_entity_name(workflow_scoped_executor_id(workflow.name, executor_id))
+        for executor_id in workflow.executors
+        if workflow.is_terminal_executor(executor_id)
+    }
+    texts = [load_agent_response(task.result).text for name, task in asking.agent_tasks if name in output_agents]
+    return outputs or texts

@@ -70,7 +70,7 @@ def register_workflow_orchestration(app: df.DFApp, workflow: Workflow, run: RunW
             else:
                 value = json.loads(value[_INPUT_JSON])
             address = {"workflow": workflow.name, "run_id": context.instance_id}
-        return (yield from run_asking(context, address, lambda asking: run(asking, workflow, value, {})))
+        return (yield from run_asking(context, workflow, address, lambda asking: run(asking, workflow, value, {})))
 
     guarded_run = secret.guard(name, run_workflow)
 
