@@ -455,7 +455,7 @@ RECORDED: dict[str, tuple[str, str, str, dict[str, int | None]]] = {
         {"input": 60385 + 612, "output": 522 + 2819},
     ),
     "gemini/safety-blocked.response.json": ("Gemini", "refused", "content_filter", {"input": 14, "output": None}),
-    "gemini/max-tokens-no-parts.response.json": ("Gemini", "incomplete", "length", {"input": 15, "output": None}),
+    "gemini/max-tokens-no-parts.response.json": ("Gemini", "incomplete", "length", {"input": 15, "output": 2}),
 }
 
 

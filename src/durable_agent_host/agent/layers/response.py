@@ -52,11 +52,14 @@ class ReadResponse:
             calls = _CallBuffer(call.provider)
             traffic = turn_traffic()
             is_truncated = call.provider.is_truncated
+            has_usage = False
             async with cast("ResponseStream[ChatResponseUpdate, ChatResponse[Any]]", result) as stream:
                 async for update in until_its_end(stream, lambda u: lacks_finish_reason(u) or is_truncated(u), None):
                     traffic.count_contents(update.contents)
                     _correct(update, update.contents)
-                    update.contents = [content for content in update.contents if not _is_zero_usage(content)]
+                    if has_usage:
+                        update.contents = [content for content in update.contents if not _is_zero_usage(content)]
+                    has_usage = has_usage or any(content.type == "usage" for content in update.contents)
                     for released_update in calls.add(update):
                         yield released_update
                     self.output.coalesce(calls.updates, call.position, call.provider)
