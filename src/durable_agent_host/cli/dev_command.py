@@ -37,8 +37,13 @@ def dev(*, app: str, plan: str | None, no_open: bool, verbose: bool, host_argume
     Other options are those of 'start'.
     """
     environment = dict(os.environ) if verbose else {**os.environ, DEV: "1"}
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     processes: list[subprocess.Popen[str]] = []
+
+    def stop(*_: object) -> None:
+        for process in processes:
+            process.terminate()
+
+    signal.signal(signal.SIGTERM, stop)
     try:
         if plan or not _has_key(Path(app)):
             model = _start(["practice_model", "--port", "0", *(["--plan", plan] if plan else [])], environment)
@@ -60,8 +65,8 @@ def dev(*, app: str, plan: str | None, no_open: bool, verbose: bool, host_argume
     except KeyboardInterrupt:
         sys.exit(processes[-1].wait())
     finally:
+        stop()
         for process in processes:
-            process.terminate()
             process.wait()
 
 
