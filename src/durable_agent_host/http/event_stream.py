@@ -19,12 +19,12 @@ from starlette.types import Receive, Scope, Send
 
 from durable_agent_host.durable.turn_client import TurnClient, is_store_error
 from durable_agent_host.errors import LogError, StateError, TurnTimedOutError
-from durable_agent_host.http.response_views import terminal_event, with_file_urls
+from durable_agent_host.http.response_views import terminal_event, turn_urls, with_file_urls
 from durable_agent_host.http.sse import HEARTBEAT, OPENING, STREAM_HEADERS, encode_event
 from durable_agent_host.model.ids import turn_log_id
 from durable_agent_host.model.log_entry import EVENT, OUTCOME, LogPage
 from durable_agent_host.model.turn import Turn, TurnOutcome, TurnRequest
-from durable_agent_host.turn.turn_events import TURN_QUEUED, ProblemWire, RunAnswerWire, turn_queued
+from durable_agent_host.turn.turn_events import CALL_PENDING, TURN_QUEUED, ProblemWire, RunAnswerWire, turn_queued
 from durable_agent_host.turn_log.protocol import TurnLog
 
 _LOGGER = logging.getLogger(__name__)
@@ -323,12 +323,17 @@ async def _terminal_event(
 
 def _encode_page(page: LogPage, request: TurnRequest, base_url: str, hidden_events: Container[str]) -> bytes:
     return b"".join(
-        encode_event(
-            record.entry.data["event"], with_file_urls(record.entry.data["data"], request, base_url), record.offset
-        )
+        encode_event(name, _with_urls(name, record.entry.data["data"], request, base_url), record.offset)
         for record in page.records
-        if record.entry.kind == EVENT and record.entry.data["event"] not in hidden_events
+        if record.entry.kind == EVENT and (name := record.entry.data["event"]) not in hidden_events
     )
+
+
+def _with_urls(name: str, data: Mapping[str, Any], request: TurnRequest, base_url: str) -> Mapping[str, Any]:
+    """Add the URLs of files, and that for the answer to a pending call; no log has URLs."""
+    if name == CALL_PENDING:
+        return {**data, "answer_url": f"{turn_urls(base_url, request)['turn_url']}/answers"}
+    return with_file_urls(data, request, base_url)
 
 
 async def _cancel(*tasks: asyncio.Future[Any]) -> None:

@@ -139,6 +139,12 @@ class ToolCompletedWire(TypedDict):
 ReplyOutcome = Literal["approved", "denied", "result", "error", "expired"]
 
 
+class CallPendingWire(PendingCallWire):
+    """A call waits for an answer, which `answer_url` takes; stored events do not have it."""
+
+    answer_url: NotRequired[str]
+
+
 class CallRepliedWire(TypedDict):
     """A pending call has its answer, which is not in the event."""
 
@@ -284,7 +290,7 @@ EVENTS: Final[Mapping[str, EventRule]] = {
     TOOL_DELTA: EventRule(ToolDeltaWire, is_delta=True, is_discardable=True),
     TOOL_PROGRESS: EventRule(ToolProgressWire, is_discardable=True),
     TOOL_COMPLETED: EventRule(ToolCompletedWire, is_discardable=True),
-    CALL_PENDING: EventRule(PendingCallWire),
+    CALL_PENDING: EventRule(CallPendingWire),
     CALL_REPLIED: EventRule(CallRepliedWire),
     TURN_WAITING: EventRule(TurnWaitingWire),
     TURN_POSTPONED: EventRule(TurnPostponedWire),
