@@ -92,6 +92,8 @@ async def test_a_person_approves_and_forks(site: InspectorSite, model: PracticeM
         assert (site.folder / "ledger.txt").read_text().splitlines()[-1] == "paid 5.0"
         steps = (await page.until("steps", lambda text: "Endcompleted" in text))[-1]
         assert ("Waited for an answer" in steps, "Approved" in steps, "pay" in steps) == (True, True, True)
+        summary = await page.text("summary")
+        assert ("Longest: " in summary, "not on the scale" in summary, "Trace " in summary) == (True, True, True)
         before = site.host.session("Payer", "asks")
         await page.evaluate("document.querySelector('.turn .fork').click()")
         assert await page.evaluate("document.querySelector('dialog textarea').value") == "pay 250"
@@ -182,6 +184,65 @@ async def test_what_waits_is_answered_in_one_place(site: InspectorSite, model: P
         await page.until("dialog", lambda text: "Nothing waits for you." in text)
         await page.evaluate("document.querySelector('dialog').close(); location.hash = '#/Payer/inbox'")
         await page.until("messages", lambda text: "Paid from the inbox." in text)
+
+
+async def test_a_timeline_leaves_out_waits_and_has_agents_within(site: InspectorSite, tmp_path: Path):
+    """Steps of an agent within follow the call that ran it; an hour of waiting does not hide a second of work."""
+    times = [f"2026-01-01T{time}Z" for time in ("10:00:00", "10:00:01", "11:00:01", "11:00:02", "11:00:04")]
+    inner_tool = {"kind": "tool_call", "path": "m0/t:a/m0/t:c", "call_id": "c", "name": "inner"}
+    steps = [
+        {"kind": "model_call", "position": 0, "began_at": times[0], "ended_at": times[1]},
+        {"kind": "wait", "reason": "person", "began_at": times[1], "ended_at": times[2]},
+        {
+            "kind": "tool_call",
+            "position": 0,
+            "call_id": "a",
+            "name": "outer",
+            "began_at": times[2],
+            "ended_at": times[4],
+        },
+        {
+            "kind": "tool_call",
+            "position": 0,
+            "call_id": "b",
+            "name": "next",
+            "began_at": times[2],
+            "ended_at": times[3],
+        },
+        {"kind": "inner_call", "path": "m0/t:a/m0", "at": times[3]},
+        inner_tool | {"began_at": times[3], "ended_at": times[4]},
+    ]
+    async with open_browser(f"{site.host.url}/api/inspector", tmp_path / "browser") as page:
+        await page.until("sessions", bool)
+        begin, end = (f"Date.parse('{times[place]}')" for place in (0, -1))
+        script = (
+            f"(() => {{ const all = nest({json.dumps(steps)}), scale = scaleOf(all, {begin}, {end});"
+            "return [all.map((one) => [one.name ?? one.kind, one.depth]), scale.work, scale.waited, scale.model,"
+            f"scale.tools, slowestOf(all, {end}).name, scale.place({begin} + 1000)] }})()"
+        )
+        nested, work, waited, model_time, tool_time, slowest, place = await page.evaluate(script)
+        assert nested == [["model_call", 0], ["wait", 0], ["outer", 0], ["inner_call", 1], ["inner", 1], ["next", 0]]
+        assert (work, waited, model_time, tool_time) == (4000, 3_600_000, 2000, 2000)
+        assert (slowest, 0.2 < place < 0.3) == ("inner", True)
+
+
+async def test_answers_are_markdown_and_requests_messages(site: InspectorSite, model: PracticeModel, tmp_path: Path):
+    """Markdown becomes elements, HTML in it stays text, an image is not loaded; a request is shown by its messages."""
+    answer = "# Tides\n\n- **high**\n  - low\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n```\n*x*\n```\n\n"
+    model.plan({"text": f"{answer}![p](https://a.example/p.png) [j](javascript:hacked=1) {HOSTILE}"})
+    assert site.host.run("Rester", {"message": "tides?", "session_id": "markdown"}).ok
+    async with open_browser(site.url("Rester", "markdown"), tmp_path / "browser") as page:
+        await page.until("messages", lambda text: "Tides" in text)
+        counted = ["h3", "ul", "strong", "td", "pre", "img", "script", "a[href]"]
+        counts = f"{json.dumps(counted)}.map((one) => document.querySelectorAll(`.md ${{one}}`).length)"
+        assert await page.evaluate(counts) == [1, 2, 1, 2, 1, 0, 0, 1]
+        assert HOSTILE in await page.text("messages")
+        await page.evaluate("document.querySelector('button.as-text').click()")
+        assert "| a | b |" in await page.text("messages")
+        await page.until("steps", lambda text: "Endcompleted" in text)
+        await page.evaluate("document.querySelector('#steps details.sent').open = true")
+        shown = (await page.until("steps", lambda text: "6 characterstides?" in text))[-1]
+        assert "assistant " in shown
 
 
 async def test_a_refused_message_stays_in_its_dialog(site: InspectorSite, tmp_path: Path):

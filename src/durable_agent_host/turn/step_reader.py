@@ -64,6 +64,7 @@ from durable_agent_host.turn.step_types import (
     WaitingCallWire,
     WaitStepWire,
 )
+from durable_agent_host.turn.trace_ids import trace_of
 from durable_agent_host.turn.turn_events import UsageWire
 from durable_agent_host.turn.turn_report import bounded_name
 
@@ -510,6 +511,7 @@ def turn_summary(turn: Turn) -> TurnSummaryWire:
         "agent": turn.request.agent,
         "session_id": turn.request.session_id,
         "turn_id": turn.request.turn_id,
+        "trace_id": trace_of(turn.request).name,
         "status": status,
         "created_at": turn.request.created_at or None,
         "ended_at": (outcome.ended_at or None) if outcome else None,

@@ -214,6 +214,7 @@ class TurnSummaryWire(TypedDict):
     agent: str
     session_id: str
     turn_id: str
+    trace_id: str
     status: VisibleStatus | Literal["running", "waiting"]
     created_at: str | None
     ended_at: str | None
