@@ -1,6 +1,8 @@
 """What callers may not do, what agents should not, and that none of it touches anybody else."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
@@ -162,5 +164,8 @@ def test_keys_are_required_except_for_health_and_callbacks(tmp_path: Path, trace
         assert requests.post(f"{running.url}/api/callbacks/cb_x", json={"result": 1}).status_code == 404
         answers = f"{running.url}/api/agents/Odd/sessions/s/turns/t/answers"
         assert requests.post(answers, json={"result": 1}, params={"token": "cb_x"}).status_code == 401
+        arguments = [sys.executable, "-m", "durable_agent_host", "sessions", "list", "Odd", "--url", running.url]
+        listing = subprocess.run(arguments, capture_output=True, text=True, timeout=60, check=False)
+        assert "Give this command the key: --key KEY" in listing.stderr
     finally:
         running.stop()

@@ -21,6 +21,7 @@ from tests.durable_agent_host.hostile_model import (
 from tests.durable_agent_host.hostile_model import response_events as spoken
 from tests.durable_agent_host.stored_bytes import read_file_bytes
 from tests.kit import AgentHost, running_host
+from tests.processes import wait_until
 
 APP = Path(__file__).parent / "apps" / "providers"
 CANARIES = {
@@ -175,13 +176,16 @@ def test_an_invalid_query_is_quoted_in_part(host: AgentHost):
 
 
 def test_invalid_arguments_are_reported_without_their_text(host: AgentHost, model: HostileModel, folder: Path):
-    """What a validator says is for the log, too."""
+    """What a validator says is one line of the log: nothing of the app has failed."""
     model.play(build_call("Responses", "no_arguments", '{"number": "many"}'), build_apology("Responses"))
+    seen = len(host.output)
     reply = host.run("Responses", "Count", session_id="arguments")
     assert reply.text == "Sorry."
     visible_text = read_views(host, "Responses", "arguments", reply)
     assert "Argument parsing failed" in visible_text
     assert "validation error" not in visible_text
+    wait_until(lambda: "no_arguments failed" in "".join(host.output[seen:]))
+    assert "Traceback" not in "".join(host.output[seen:])
     assert_nowhere(host, folder, visible_text)
 
 

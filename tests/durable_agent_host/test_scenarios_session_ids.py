@@ -43,5 +43,24 @@ def test_a_query_names_one_session(lab: AgentHost, name: str):
     url = f"{lab.url}/api/agents/Instant/run"
     response = requests.post(f"{url}?{name}=a&{name}=b", data=b"hi")
     assert (response.status_code, f"the query has '{name}' 2 times" in response.text) == (400, True), response.text
-    response = requests.post(f"{url}?{name}=&{name}=a%2Cb", data=b"hi")
+    response = requests.post(f"{url}?{name}=a%2Cb", data=b"hi")
     assert (response.status_code, response.headers["x-ms-session-id"]) == (200, "a,b"), response.text
+
+
+def test_a_blank_session_id_is_refused(lab: AgentHost):
+    """Without the id a session begins; an id of nothing, spaces or control characters is a mistake of the caller."""
+    api = f"{lab.url}/api/agents/Instant"
+    for blank in ("", " ", "%20%20", "%09", "%0A", "%00", "%C2%A0", ".", "%20."):
+        decoded = unquote(blank)
+        replies = [
+            requests.post(f"{api}/run?session_id={blank}", data=b"hi"),
+            requests.post(f"{api}/run?session_id=a&thread_id={blank}", data=b"hi"),
+            requests.post(f"{api}/run", json={"message": "hi", "session_id": decoded}),
+            requests.post(f"{api}/run", json={"message": "hi", "thread_id": decoded, "session_id": "a"}),
+            requests.post(f"{api}/sessions/a/fork", json={"session_id": decoded}),
+        ]
+        if decoded.strip(" \n"):  # a line break in a path leads to no route
+            replies += [requests.get(f"{api}/sessions/{blank.replace('.', '%2E')}/verify")]
+        for reply in replies:
+            assert reply.status_code == 400, (blank, reply.url, reply.text)
+            assert "session" in reply.json()["detail"], (blank, reply.text)

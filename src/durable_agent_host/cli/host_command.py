@@ -6,6 +6,7 @@ import shlex
 import sys
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
 from functools import wraps
+from http import HTTPStatus
 from typing import Any, Final, NoReturn
 from urllib.parse import urlsplit
 
@@ -106,7 +107,8 @@ def host_command(name: str, **settings: Any) -> Callable[[Callable[..., int]], c
                     status = run(RunningHost(client, runner, options), **arguments)
                     sys.stdout.flush()
                 except AgentClientError as error:
-                    raise CommandError(str(error)) from None
+                    hint = " Give this command the key: --key KEY" if error.status == HTTPStatus.UNAUTHORIZED else ""
+                    raise CommandError(f"{error}{hint}") from None
                 except BrokenPipeError:
                     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes at its end, too
                     status = CLOSED_PIPE

@@ -41,6 +41,7 @@ MAX_REQUEST: Final = "DURABLE_AGENT_HOST_MAX_REQUEST_BYTES"
 MAX_UPLOAD: Final = "DURABLE_AGENT_HOST_MAX_UPLOAD_BYTES"
 _RUN_FIELDS: Final = tuple(types.RunRequestWire.__annotations__)
 
+_SESSION_FIELDS: Final = ("session_id", "thread_id")
 _JSON_FIELDS: Final = frozenset({"response_format", "options", "client_tools"})
 _TRUE: Final = frozenset({"true", "1", "yes", "y", "on"})
 _FALSE: Final = frozenset({"false", "0", "no", "n", "off"})
@@ -432,26 +433,27 @@ def _check_nesting(value: Any) -> None:
 def _session_id(fields: Mapping[str, Any], params: Mapping[str, str]) -> str | None:
     ids_by_source: dict[str, str] = {}
     for source_name, source in (("body", fields), ("query", params)):
-        for name in ("session_id", "thread_id"):
-            value = source.get(name)
-            if value and value.strip():
-                ids_by_source[f"{name} in the {source_name}"] = value
+        for name in _SESSION_FIELDS:
+            if (value := source.get(name)) is not None:
+                ids_by_source[f"{name} in the {source_name}"] = check_session_id(value)
     if len(set(ids_by_source.values())) > 1:
         conflicts = ", ".join(f"{name} = {value!r}" for name, value in sorted(ids_by_source.items()))
         raise RequestError(f"Conflicting session identifiers supplied: {conflicts}: send one")
-    return check_session_id(next(iter(ids_by_source.values()))) if ids_by_source else None
+    return next(iter(ids_by_source.values()), None)
 
 
-def reject_repeated_parameters(names: Iterable[str]) -> None:
-    """Refuse a query that names a session more than once: its values would be read as one.
+def check_session_parameters(query: Iterable[tuple[str, str]]) -> None:
+    """Refuse a query that names no session where it should, or more than one: values would be read as one.
 
     Raises:
-        RequestError: a parameter for the session comes twice.
+        RequestError: a parameter for the session is empty, or comes twice.
     """
-    counts = Counter(names)
-    for name in ("session_id", "thread_id"):
-        if counts[name] > 1:
-            raise RequestError(f"the query has {name!r} {counts[name]} times: send it once")
+    sessions = [(name, value) for name, value in query if name in _SESSION_FIELDS]
+    for name, count in Counter(name for name, _ in sessions).items():
+        if count > 1:
+            raise RequestError(f"the query has {name!r} {count} times: send it once")
+    for _, value in sessions:
+        check_session_id(value)
 
 
 def _check_response_format(schema: Mapping[str, Any]) -> None:
@@ -492,7 +494,7 @@ def parse_fork(body: bytes) -> types.ForkRequestWire:
     fields = validate(_FORK, parse_json(body) if body.strip() else {})
     if fields.get("before") and not fields.get("at_turn"):
         raise RequestError("'before' needs 'at_turn': the turn before which the copy ends")
-    if session_id := fields.get("session_id"):
+    if (session_id := fields.get("session_id")) is not None:
         check_session_id(session_id)
     return fields
 

@@ -29,9 +29,9 @@ from durable_agent_host.http.parse import (
     MAX_UPLOAD,
     BodyLimit,
     RunParameters,
+    check_session_parameters,
     parse_run,
     read_body,
-    reject_repeated_parameters,
 )
 from durable_agent_host.http.problem_details import problem, problem_of_error
 from durable_agent_host.http.rate_limits import ArrivingBodies
@@ -216,8 +216,8 @@ class RouteRequest:
 
     @cached_property
     def run(self) -> RunParameters:
-        """What a call of ``run`` asks for; raises as `parse_run` and `reject_repeated_parameters` do."""
-        reject_repeated_parameters(name for name, value in self._request.query_params.multi_items() if value)
+        """What a call of ``run`` asks for; raises as `parse_run` and `check_session_parameters` do."""
+        check_session_parameters(self._request.query_params.multi_items())
         return parse_run(self.body, self.headers, self.query)
 
 

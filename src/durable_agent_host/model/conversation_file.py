@@ -1,7 +1,9 @@
 """Files of a conversation: sent by callers and made by agents, with the location of their bytes."""
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from ipaddress import IPv4Address, IPv6Address, IPv6Network
 from typing import Final, Protocol
 
 from agent_framework import Content
@@ -128,3 +130,42 @@ def media_type_of_name(name: str | None) -> str | None:
         The type, or None when the extension is unknown.
     """
     return _BY_ENDING.get(name.rpartition(".")[2].lower()) if name and "." in name else None
+
+
+_URL: Final = re.compile(
+    r"(?:gs://[^/?#]+|https?://(?:\[(?P<ipv6>[0-9a-f:.]+)\]|(?P<name>[^/?#@:%\[\]]+))(?::\d*)?)(?:[/?#].*)?",
+    re.IGNORECASE,
+)
+_NOT_IN_URLS: Final = re.compile(r"[\\\s\x00-\x1f\x7f]")
+_NUMBER: Final = re.compile(r"\d+|0x[0-9a-f]*")
+_UNICAST: Final = IPv6Network("2000::/3")
+_PRIVATE_NAMES: Final = (
+    *(".localhost", ".local", ".localdomain", ".internal", ".intranet", ".private", ".lan", ".home", ".corp"),
+    *(".home.arpa", ".svc", ".metadata.goog"),
+)
+"""The last is Google's, of what a machine may know about itself."""
+_AZURE: Final = IPv4Address("168.63.129.16")
+"""The same, of Azure."""
+
+
+def is_public_url(url: str) -> bool:
+    """Return whether a model's service may be sent to an address: of http, https or gs, in no private network.
+
+    No name is looked up. An address in digits is public in its usual form alone: services read the others differently.
+    """
+    parts = _URL.fullmatch(url)
+    if parts is None or _NOT_IN_URLS.search(url):
+        return False
+    try:
+        if parts["ipv6"]:
+            address = IPv6Address(parts["ipv6"])
+            return address in _UNICAST and address.is_global and address.sixtofour is None
+        if parts["name"] is None:
+            return True
+        name = parts["name"].encode("idna").decode().lower().rstrip(".")
+        if _NUMBER.fullmatch(name.rpartition(".")[2]):
+            address = IPv4Address(name)
+            return address.is_global and not address.is_multicast and address != _AZURE
+    except ValueError:
+        return False
+    return "." in name and not f".{name}".endswith(_PRIVATE_NAMES)

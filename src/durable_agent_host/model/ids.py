@@ -46,7 +46,7 @@ def check_session_id(session_id: str) -> str:
         RequestError: it is empty or too long, or has a character of ``/ \ # ? @ %``, or a control
             character. These are the characters that Azure's stores refuse in a key.
     """
-    if not session_id.strip(" ."):
+    if not session_id.replace(".", "").strip():
         raise RequestError(
             f"the session id {session_id!r} has no letter or digit: "
             "leave it out to begin a new session, or give 1 to 128 characters"

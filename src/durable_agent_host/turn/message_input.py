@@ -16,7 +16,7 @@ from agent_framework import Content, detect_media_type_from_base64
 
 from durable_agent_host.codec.content import decode_content, encode_content
 from durable_agent_host.errors import RequestError
-from durable_agent_host.model.conversation_file import media_type_of_name
+from durable_agent_host.model.conversation_file import is_public_url, media_type_of_name
 
 MAX_NAME_CHARACTERS: Final = 255
 """Of a file, without folders."""
@@ -31,7 +31,6 @@ MAX_PARTS: Final = 256
 _MAX_URL_CHARACTERS: Final = 8192
 """Of a URL that a model's service fetches."""
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
-_URL: Final = re.compile(r"(https?|gs)://[^\s/?#]+[^\s]*", re.IGNORECASE)
 _MAX_FILE_ID_CHARACTERS: Final = 256
 _FILE_ID: Final = re.compile(r"(?:[a-z][a-z0-9+.-]*://)?[A-Za-z0-9][\w.:=+@-]*(?:/[A-Za-z0-9][\w.:=+@-]*)*", re.ASCII)
 """What services call files: ``file-abc``, ``files/abc``, and addresses; no step of a path upwards."""
@@ -216,10 +215,10 @@ def _read_media(kind: str, fields: Mapping[str, Any], where: str) -> Content:
 def _by_url(kind: str, url: str, media_type: str | None, name: str | None, where: str) -> Content:
     if url[:5].lower() == "data:":
         return _by_data(kind, url, media_type, name, where)
-    if not _URL.fullmatch(url) or len(url) > _MAX_URL_CHARACTERS:
+    if not is_public_url(url) or len(url) > _MAX_URL_CHARACTERS:
         raise RequestError(
-            f"'url' of {where} is not a URL that a model's service could read: "
-            f"give one of http, https or gs with at most {_MAX_URL_CHARACTERS} characters, or a data URL"
+            f"'url' of {where} is not a URL that a model's service could read: give one of http, https or gs with at "
+            f"most {_MAX_URL_CHARACTERS} characters, of no private host and without a user's name, or send the bytes"
         )
     path = re.split(r"[?#]", url, maxsplit=1)[0]
     probable_type = media_type or media_type_of_name(name) or media_type_of_name(path)
@@ -239,7 +238,8 @@ def _by_data(kind: str, data: str, media_type: str | None, name: str | None, whe
 
 
 def _by_id(kind: str, file_id: str, media_type: str | None, name: str | None, where: str) -> Content:
-    if len(file_id) > _MAX_FILE_ID_CHARACTERS or not _FILE_ID.fullmatch(file_id):
+    is_id = len(file_id) <= _MAX_FILE_ID_CHARACTERS and _FILE_ID.fullmatch(file_id)
+    if not is_id or ("://" in file_id and not is_public_url(file_id)):
         raise RequestError(
             f"'file_id' of {where} is not the id of a file: give the id that the upload returned, or one of the "
             "model's service, of letters, digits and _ . : = + @ - with a letter or digit first"

@@ -84,7 +84,6 @@ def test_a_body_without_a_message_is_rejected(body, reason):
 
 
 VALID_FIELDS = [
-    ({"session_id": ""}, {"session_id": None}),
     ({"thread_id": None}, {"session_id": None}),
     ({"session_id": 5, "thread_id": "5"}, {"session_id": "5"}),
     ({"session_id": -3}, {"session_id": "-3"}),

@@ -12,6 +12,29 @@ PNG = f"data:image/png;base64,{PIXEL}"
 WEBP = PNG.replace("png", "webp")
 WAV = "data:audio/wav;base64,YWJj"
 OCTETS = "application/octet-stream"
+PRIVATE_URLS = [
+    *(
+        "ftp://x.org/a",
+        "s3://bucket/a",
+        "http:127.0.0.1",
+        "http:///x.org",
+        "http://user@x.org/a",
+        "javascript:alert(1)",
+    ),
+    *("http://localhost:80/", "http://LOCALHOST./", "http://a.localhost", "http://redis:6379/", "http://a.svc/"),
+    *("http://metadata.google.internal/", "http://metadata.goog/", "http://a.local/", "http://lo\u00adcalhost/"),
+    *("http://127.0.0.1/", "http://127.1/", "http://2130706433/", "http://0x7f000001/", "http://0177.0.0.1/"),
+    *("http://10.0.0.1/", "http://169.254.169.254/", "http://168.63.129.16/", "http://0/", "http://127.0.0.1./"),
+    *("http://\uff11\uff12\uff17.0.0.1/", "http://127\u30020\u30020\u30021/", "http://%31%32%37.0.0.1/"),
+    *("http://[::1]/", "http://[::ffff:127.0.0.1]/", "http://[::ffff:a9fe:a9fe]/", "http://[64:ff9b::7f00:1]/"),
+    *("http://[fd00:ec2::254]/", "http://[2002:7f00:1::]/", "http://[fe80::1%25eth0]/", "http://[::1"),
+    *("http://x.org\\@127.0.0.1/", "http://x.org\t/", "http:\\\\127.0.0.1/"),
+]
+"""Addresses that no service should be sent to, in spellings that some programs read as a private host."""
+PUBLIC_URLS = [
+    *("https://x.org:8080/a?b=c@d#e", "HTTPS://X.org.", "https://m\u00fcnchen.de/a.png", "https://internal.x.org/"),
+    *("https://8.8.8.8/", "https://[2606:4700::1111]/a", "gs://bucket/a"),
+]
 PDF_URL = "https://x.org/a.pdf?b=c.png"
 
 
@@ -79,6 +102,12 @@ def test_a_part_becomes_a_content(part, kind, uri, media_type):
     assert (content.type, content.uri, content.media_type) == (kind, uri, media_type)
 
 
+@pytest.mark.parametrize("url", PUBLIC_URLS)
+def test_a_public_url_is_sent_as_it_is(url):
+    """Names are not looked up, and nothing is changed."""
+    assert only_content({"type": "file", "url": url}).uri == url
+
+
 @pytest.mark.parametrize(
     "content",
     [
@@ -121,7 +150,7 @@ def test_the_frameworks_own_dictionaries_are_parts(content):
         ({"type": "image", "data": "YWJj"}, "give 'media_type'"),
         ({"type": "image", "data": "YWJj", "media_type": "application/pdf"}, "use 'file'"),
         ({"type": "image", "data": "YWJj", "media_type": "a\r\nb: c"}, "media type"),
-        ({"type": "image", "url": "https://a", "detail": "most"}, "'detail'"),
+        ({"type": "image", "url": "https://a.org", "detail": "most"}, "'detail'"),
         ({"type": "file", "data": "YWJj", "name": "a\nb"}, "name"),
         ({"type": "file", "data": "YWJj", "name": "../.."}, "name"),
         ({"type": "file", "data": "YWJj", "name": "a" * 300}, "300 characters"),
@@ -144,6 +173,8 @@ def test_the_frameworks_own_dictionaries_are_parts(content):
                 "a\n",
             )
         ),
+        *(({"type": "file", "file_id": url}, "not the id of a file") for url in PRIVATE_URLS if "://" in url),
+        *(({"type": "image", "url": url}, "no private host") for url in PRIVATE_URLS),
         ({"type": "input_audio", "input_audio": "YWJj"}, "data and format"),
         ({"type": "hosted_file", "file_id": "a", "additional_properties": {"a": 1}}, "additional_properties"),
     ],

@@ -157,11 +157,15 @@ def _failed(model_error: Exception, error: BaseException, location: Mapping[str,
 
 
 def log_tool_failure(subject: str, error: BaseException) -> None:
-    """Log what a tool raised, with its traceback; some errors quote whole answers of services."""
+    """Log what a tool raised, with its traceback; some errors quote whole answers of services.
+
+    Arguments that the model has made up are no error of the app, and raised nowhere in it: they get a line.
+    """
     text = f"{type(error).__name__}: {error}"
     more = len(text) - _LOGGED_CHARACTERS
     text = text if more <= 0 else f"{text[:_LOGGED_CHARACTERS]}... ({more:,} characters more)"
-    _LOGGER.warning("%s: %s", subject, text, exc_info=strip_error_text(error))
+    trace = None if is_argument_error(error) else strip_error_text(error)
+    _LOGGER.warning("%s: %s", subject, text, exc_info=trace)
 
 
 async def in_own_task(do: Callable[[], Awaitable[None]]) -> None:
