@@ -37,7 +37,9 @@ def _add_start_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--data", type=Path, metavar="DIR", help="where state is kept (default: APP/.functions-host)")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
-    parser.add_argument("-v", "--verbose", action="store_true", help="log requests, one line each")
+    parser.add_argument(
+        "-v", "--verbose", action="store_true", help="list the functions, and log requests, one line each"
+    )
     parser.add_argument("--reload", action="store_true", help="restart when a .py or .json file of the app changes")
     parser.add_argument("--enable-auth", action="store_true", help="ask for keys, as Azure does")
     parser.add_argument(

@@ -177,11 +177,13 @@ async def _serve(options: StartOptions, prepared_host: _Prepared, store: SqliteS
 
 
 def _announcement(options: StartOptions, context: AppContext, functions: tuple[AppFunction, ...]) -> str:
-    served_count = sum(function.is_served for function in functions)
-    lines = [f"Functions host ready: {context.origin} ({served_count} functions, data in {options.data_dir})"]
-    if functions:
-        lines.append(list_functions(functions, context.origin, context.settings.route_prefix))
-    if context.keys is not None:
+    lines = [f"Functions host ready: {context.origin} ({len(functions)} functions, data in {options.data_dir})"]
+    prefix = context.settings.route_prefix
+    if hint := os.environ.get("FUNCTIONS_HOST_HINT"):  # from who starts the host, with the URL of the functions for {}
+        lines.append(hint.replace("{}", f"{context.origin}/{prefix}".rstrip("/")))
+    if options.verbose:
+        lines.append(list_functions(functions, context.origin, prefix))
+    if context.keys:
         lines.append(f"Keys, as header x-functions-key or query parameter code: in {options.data_dir / KEYS_NAME}")
     return "\n".join(lines)
 

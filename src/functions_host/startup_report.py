@@ -1,6 +1,6 @@
 """What ``start`` prints about an app: functions and routes, and warnings."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from functions_host.app.bindings import list_unsupported
 from functions_host.app.client_binding import MCP_PATH
@@ -39,12 +39,11 @@ def _describe(function: AppFunction, origin: str, route_prefix: str) -> str:
         return f"mcpToolTrigger {function.binding.get('toolName')} at {origin}{MCP_PATH}"
     if function.durable_name not in {None, function.name}:
         return f"{function.trigger} {function.durable_name}"
-    return function.trigger if function.is_served else f"{function.trigger} (not served by this host)"
+    return function.trigger
 
 
-def list_oddities(functions: Iterable[AppFunction]) -> list[str]:
+def list_oddities(functions: Sequence[AppFunction]) -> list[str]:
     """Return a warning for each definition that loads, but cannot be intended."""
-    functions = list(functions)
     oddities: list[str] = (
         [] if functions else ["The app has no functions: nothing is registered with it, or all are off."]
     )

@@ -17,7 +17,7 @@ SETTINGS = {"EVERY_SECOND": "* * * * * *", "AzureWebJobs.switched_off.Disabled":
 @pytest.fixture(scope="module")
 def model(start_host: StartHost, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
     """A host with the app, open to all as locally usual."""
-    running = start_host("model", tmp_path_factory.mktemp("model") / "data", env=SETTINGS)
+    running = start_host("model", tmp_path_factory.mktemp("model") / "data", "-v", env=SETTINGS)
     yield running
     running.stop()
 
@@ -40,7 +40,7 @@ def test_a_disabled_function_is_not_served(model: Host):
 
 
 def test_start_lists_the_functions(model: Host):
-    """After the ready line there is one line per function, with methods and URL or with the trigger."""
+    """With -v there is one line per function after the ready line, with methods and URL or with the trigger."""
     lines = [line.strip() for line in model.output[1:14]]
     assert f"guarded: [GET] {model.url}/api/guarded" in lines
     assert f"create_order: [POST] {model.url}/api/orders/{{name}}" in lines

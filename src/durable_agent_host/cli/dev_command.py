@@ -12,6 +12,7 @@ from typing import IO, Final, cast
 
 import click
 
+from durable_agent_host.cli.host_command import HINT
 from durable_agent_host.telemetry import DEV
 
 _READY: Final = re.compile(r"ready: (http://\S+)")
@@ -36,7 +37,7 @@ def dev(*, app: str, plan: str | None, no_open: bool, verbose: bool, host_argume
     The host starts again when a file of the app changes; its sessions stay. Without a key, the practice model answers.
     Other options are those of 'start'.
     """
-    environment = dict(os.environ) if verbose else {**os.environ, DEV: "1"}
+    environment = {**os.environ, **HINT, **({} if verbose else {DEV: "1"})}
     processes: list[subprocess.Popen[str]] = []
 
     def stop(*_: object) -> None:

@@ -16,6 +16,8 @@ from durable_agent_host.agent_client import AgentClient
 from durable_agent_host.errors import AgentClientError
 
 DEFAULT_URL: Final = "http://127.0.0.1:7071"
+HINT: Final = {"FUNCTIONS_HOST_HINT": "Inspector: {}/inspector\nAgents:    curl {}/agents"}
+"""What the embedded host prints at its start, as a variable of its environment."""
 OK: Final = 0
 PROBLEMS_FOUND: Final = 1
 COULD_NOT: Final = 2

@@ -11,6 +11,7 @@ import click
 from durable_agent_host.cli.chat_command import chat
 from durable_agent_host.cli.dev_command import dev
 from durable_agent_host.cli.eval_command import evaluate
+from durable_agent_host.cli.host_command import HINT
 from durable_agent_host.cli.init_command import init
 from durable_agent_host.cli.sessions_command import sessions
 
@@ -25,6 +26,7 @@ def _start(host_arguments: Sequence[str]) -> None:
     """Run a function app on the embedded host."""
     if not all(find_spec(name) for name in _EXTRA_HOST):
         sys.exit("The embedded host is not installed: pip install 'durable-agent-host[host]'")
+    os.environ |= HINT
     os.execv(sys.executable, [*_HOST, *host_arguments])  # noqa: S606 - this program, with its own arguments
 
 
