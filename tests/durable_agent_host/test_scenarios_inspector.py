@@ -103,6 +103,12 @@ async def test_a_person_approves_and_forks(site: InspectorSite, model: PracticeM
         await page.until("title", lambda text: text == "asks-edited")
         await page.until("messages", lambda text: "do not pay" in text and "Not paid at all." in text)
         assert site.host.session("Payer", "asks") == before
+        await page.until("steps", lambda text: "Endcompleted" in text)
+        await page.evaluate("document.querySelector('.turn .compare').click()")
+        columns = (await page.until("dialog", lambda text: "Not paid at all." in text))[-1]
+        assert ("pay 250" in columns, "Paid less." in columns, "do not pay" in columns) == (True, True, True)
+        await page.evaluate("location.reload()")
+        await page.until("dialog", lambda text: "Not paid at all." in text and "Paid less." in text)
 
 
 async def test_addresses_lead_to_what_they_name(site: InspectorSite, model: PracticeModel, tmp_path: Path):
@@ -176,7 +182,7 @@ async def test_what_waits_is_answered_in_one_place(site: InspectorSite, model: P
     body = {"message": "pay 70", "session_id": "inbox", "wait_for_response": False}
     assert site.host.run("Payer", body).status_code == 202
     async with open_browser(f"{site.host.url}/api/inspector", tmp_path / "browser") as page:
-        await page.until("sessions", bool)
+        await page.until("agent", bool)
         card = "[...document.querySelectorAll('dialog .question')].find((one) => one.textContent.includes('pay'))"
         while not await page.evaluate(f"showInbox().then(() => Boolean({card}))"):
             pass
@@ -213,7 +219,7 @@ async def test_a_timeline_leaves_out_waits_and_has_agents_within(site: Inspector
         inner_tool | {"began_at": times[3], "ended_at": times[4]},
     ]
     async with open_browser(f"{site.host.url}/api/inspector", tmp_path / "browser") as page:
-        await page.until("sessions", bool)
+        await page.until("agent", bool)
         begin, end = (f"Date.parse('{times[place]}')" for place in (0, -1))
         script = (
             f"(() => {{ const all = nest({json.dumps(steps)}), scale = scaleOf(all, {begin}, {end});"
@@ -243,12 +249,16 @@ async def test_answers_are_markdown_and_requests_messages(site: InspectorSite, m
         await page.evaluate("document.querySelector('#steps details.sent').open = true")
         shown = (await page.until("steps", lambda text: "6 characterstides?" in text))[-1]
         assert "assistant " in shown
+        await page.evaluate("document.querySelector('[data-act=agent]').click()")
+        assert "Instructions" in (await page.until("dialog", lambda text: "rest" in text))[-1]
+        await page.evaluate("document.querySelector('dialog').close(); showTotals()")
+        assert "Rester" in (await page.until("dialog", lambda text: "Totals" in text))[-1]
 
 
 async def test_a_refused_message_stays_in_its_dialog(site: InspectorSite, tmp_path: Path):
     """The dialog of a new session closes when the run is accepted, and says why it was not."""
     async with open_browser(f"{site.host.url}/api/inspector", tmp_path / "browser") as page:
-        await page.until("sessions", bool)
+        await page.until("agent", bool)
         await page.evaluate(
             "newSession(); document.querySelector('dialog input').value = 'a/b';"
             "document.querySelector('dialog textarea').value = 'precious';"

@@ -97,7 +97,7 @@ async def test_hostile_content_is_neither_executed_nor_hidden(people: AgentHost,
         assert more in text_content
         await click(page, more)
         assert 420_000 < await page.evaluate("$('messages').textContent.length") < 430_000
-        await click(page, "Fork here")
+        await click(page, "Run again with")
         assert await page.evaluate("document.querySelector('dialog textarea').value.length") > len(LONG_TEXT)
         await page.evaluate("close()")
         await click(page, "Earlier messages")
