@@ -11,6 +11,7 @@
         │   ├── ForbiddenError             the caller may not do this
         │   ├── TooManyRequestsError       the caller exceeds a limit; says when to retry
         │   ├── RequestTooLargeError       the body exceeds the limit
+        │   ├── UnsupportedTypeError       the body has a content type that is not read
         │   ├── IdempotencyKeyReusedError  the key was used before, with another body
         │   └── HistoryElsewhereError      the conversation is kept by a history provider of the app
         ├── StateError                     a stored session cannot be used as it is; it is left untouched
@@ -124,6 +125,10 @@ class BodiesTooLargeError(TooManyRequestsError):
 
 class RequestTooLargeError(RequestError):
     """The request body is larger than the host accepts."""
+
+
+class UnsupportedTypeError(RequestError):
+    """The request body has a content type that the route does not read."""
 
 
 class IdempotencyKeyReusedError(RequestError):

@@ -12,6 +12,7 @@ from functools import cache
 from typing import Any, Final, cast
 
 from durable_agent_host.agent.http_exchange import HttpExchange, record_request
+from durable_agent_host.codec.strict_json import read_json
 from durable_agent_host.providers.event_normalization import EventDecoder
 from durable_agent_host.providers.http_client_guards import (
     EVENT_STREAM,
@@ -21,7 +22,6 @@ from durable_agent_host.providers.http_client_guards import (
     tracked_responses,
     without_lone_surrogates,
 )
-from durable_agent_host.providers.stream_completion import is_complete_json
 
 
 @cache
@@ -244,7 +244,7 @@ class RecordedContent:
                 parts += () if self._is_stream else (chunk,)
                 yield chunk
         except Exception:
-            if self._is_stream or not is_complete_json(parts):
+            if self._is_stream or not isinstance(read_json(b"".join(parts)), dict | list):
                 raise
 
     async def readany(self) -> bytes:

@@ -295,6 +295,18 @@ def read_events(host: AgentHost, reply: requests.Response) -> list[tuple[str, di
     return list(zip(names, (json.loads(value) for field, _, value in lines if field == "data"), strict=True))
 
 
+def test_what_the_service_has_left_out_of_a_request_is_in_the_steps(host: AgentHost, model: HostileModel):
+    """Anthropic's edits of the context, as the service reports them; the export has them, too."""
+    edits = [{"type": "clear_tool_uses_20250919", "cleared_tool_uses": 8, "cleared_input_tokens": 50_000}]
+    start, *blocks, last, stop = messages_events("Well")
+    model.play(stream(events(start, *blocks, last | {"context_management": {"applied_edits": edits}}, stop)))
+    reply = host.run("Claude", {"message": "Good morning", "session_id": "edits"})
+    turn_path = f"/agents/Claude/sessions/edits/turns/{reply.headers['x-ms-turn-id']}"
+    (step,) = (s for s in host.get(f"{turn_path}/steps").json()["steps"] if s["kind"] == "model_call")
+    assert step["context_edits"] == edits
+    assert "50000" in host.get("/agents/Claude/sessions/edits/export").text
+
+
 @pytest.mark.drawn(12)
 @pytest.mark.parametrize("case", ENDINGS)
 def test_how_an_answer_ended_is_the_same_everywhere(host: AgentHost, model: HostileModel, case: str):

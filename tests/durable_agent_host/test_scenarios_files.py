@@ -114,6 +114,35 @@ def test_a_form_carries_fields_and_files(files: AgentHost, model: PracticeModel)
     assert requests.get(pdf["file_url"]).content == data
 
 
+@pytest.mark.parametrize(
+    ("media_type", "data", "reason"),
+    [
+        ("image/heic", b"\0\0\0\x18ftypheic", "(image/heic, photo, 12 bytes) is image/heic: the model"),
+        ("image/svg+xml", b"<svg/>", "(image/svg+xml, photo, 6 bytes) is image/svg+xml: the model"),
+        ("image/png", b"<svg/>", "(image/png, photo, 6 bytes) is image/svg+xml: the model"),
+        ("image/png", b"\xff\xd8\xff\xe0", "the file (image/png, photo, 4 bytes) is image/jpeg: the model"),
+    ],
+)
+def test_an_image_that_no_service_takes_is_refused(files: AgentHost, model: PracticeModel, media_type, data, reason):
+    """It is a 400 that names the file; the model is not called."""
+    calls = len(model.requests())
+    part = {"type": "image", "media_type": media_type, "data": base64.b64encode(data).decode(), "name": "photo"}
+    response = files.run("Reader", {"message": [part]})
+    assert (response.status_code, len(model.requests())) == (400, calls), response.text
+    assert reason in response.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    ("content_type", "body"),
+    [("application/x-www-form-urlencoded", "message=hi&session_id=s"), ("application/xml", "<message>hi</message>")],
+)
+def test_a_body_of_another_type_is_refused(files: AgentHost, content_type, body):
+    """A form without files, and XML, are no messages; a text that curl calls a form is one."""
+    url = f"{files.url}/api/agents/Reader/run"
+    response = requests.post(url, body, headers={"content-type": content_type})
+    assert (response.status_code, "text/plain" in response.json()["detail"]) == (415, True), response.text
+
+
 def test_an_upload_is_used_by_later_messages(files: AgentHost, model: PracticeModel):
     """An upload has the hash of its bytes as its id, before and after a message uses it, and is stored once."""
     data = os.urandom(40_000)

@@ -27,7 +27,7 @@ from durable_agent_host.agent.tool_invocation import (
     WaitingToolCall,
     text_result,
 )
-from durable_agent_host.codec.strict_json import has_python_class
+from durable_agent_host.codec.strict_json import has_python_class, read_json
 from durable_agent_host.errors import RequestError
 from durable_agent_host.model.call_path import CallPath, parse_call_path
 from durable_agent_host.model.journal_entry import ToolCallCompletedEntry
@@ -291,10 +291,7 @@ def _denial(pending_calls: PendingCalls, request: Content, path: CallPath) -> st
 
 def read_arguments(arguments: Any) -> dict[str, Any]:
     """Return the arguments of a call of the framework as a JSON object."""
-    try:
-        parsed_arguments = json.loads(arguments) if isinstance(arguments, str) else arguments
-    except (ValueError, RecursionError):
-        parsed_arguments = None
+    parsed_arguments = read_json(arguments) if isinstance(arguments, str) else arguments
     if not isinstance(parsed_arguments, dict):
         return {} if arguments in (None, "null") else {"arguments": arguments}
     return (

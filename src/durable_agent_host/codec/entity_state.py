@@ -12,7 +12,7 @@ from durable_agent_host.codec.content_fields import dump_value, load_value
 from durable_agent_host.codec.extension_data import extension_of
 from durable_agent_host.codec.session_blobs import decode_sealed, encode_sealed
 from durable_agent_host.codec.session_schema import find_outline_violation
-from durable_agent_host.codec.strict_json import value_at
+from durable_agent_host.codec.strict_json import read_json, value_at
 from durable_agent_host.codec.wire_types import EXTENSION, SpentWire, StatsWire
 from durable_agent_host.errors import CorruptStateError, EncryptionKeyError, UnknownSchemaVersionError
 from durable_agent_host.model.budget import BudgetUsage
@@ -179,10 +179,7 @@ def read_envelope(value: Any) -> str | None:
         None when it is not encrypted.
     """
     if isinstance(value, str) and value.startswith(_BEGIN):
-        try:
-            value = json.loads(value)
-        except (ValueError, RecursionError):
-            return None
+        value = read_json(value)
     match value:
         case {"$encrypted": str(text), **rest} if not rest:
             return text

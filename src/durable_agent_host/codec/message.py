@@ -1,7 +1,6 @@
 """Messages and entries of a conversation to stored JSON and back."""
 
 import copy
-import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, cast
 
@@ -11,7 +10,7 @@ from durable_agent_host.codec.content import STORED, decode_content, decode_usag
 from durable_agent_host.codec.content_fields import dump_value, load_value
 from durable_agent_host.codec.extension_data import extension_of, with_extension
 from durable_agent_host.codec.shared_text import detach_shared_texts, restore_shared_texts
-from durable_agent_host.codec.strict_json import object_at
+from durable_agent_host.codec.strict_json import object_at, read_json
 from durable_agent_host.codec.wire_types import (
     EXTENSION,
     REQUEST,
@@ -201,19 +200,12 @@ def _encode_value(response: AgentResponse[Any]) -> dict[str, Any]:
         return {}
     if value is None:
         return {}
-    return {"valueIsText": True} if _value_of_text(response.text) == value else {"value": value}
+    return {"valueIsText": True} if read_json(response.text) == value else {"value": value}
 
 
 def is_structured(entry: Mapping[str, Any]) -> bool:
     """Return whether a response is JSON because the agent's own options ask for it."""
     return STRUCTURED in (extension_of(entry).get("additionalProperties") or {})
-
-
-def _value_of_text(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None
 
 
 def decode_response(entry: Mapping[str, Any]) -> AgentResponse[Any]:
@@ -229,7 +221,7 @@ def decode_response(entry: Mapping[str, Any]) -> AgentResponse[Any]:
     extension = extension_of(entry)
     value = load_value(extension.get("value"))
     if extension.get("valueIsText"):
-        value = _value_of_text(AgentResponse(messages=messages).text)
+        value = read_json(AgentResponse(messages=messages).text)
     return AgentResponse(
         messages=messages,
         response_id=extension.get("responseId"),

@@ -14,6 +14,14 @@ CLASS_FIELDS: Final = frozenset({"__class__", "__module__", "__data__"})
 """Fields of an object of which the SDK of Durable Functions makes one of Python."""
 
 
+def read_json(text: Any) -> Any:
+    """Parse JSON of others; None in place of anything that cannot be read."""
+    try:
+        return json.loads(text)
+    except (TypeError, ValueError, RecursionError):
+        return None
+
+
 def names_python_class(text: str) -> bool:
     """Return whether JSON has an object of which the SDK of Durable Functions makes one of Python.
 

@@ -3,6 +3,7 @@
 import base64
 import binascii
 import json
+import re
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,9 +21,10 @@ from durable_agent_host.codec.strict_json import (
     names_python_class,
     object_at,
     parse_strict,
+    read_json,
 )
 from durable_agent_host.codec.tool_result_text import short_text
-from durable_agent_host.errors import ForbiddenError, RequestError, RequestTooLargeError
+from durable_agent_host.errors import ForbiddenError, RequestError, RequestTooLargeError, UnsupportedTypeError
 from durable_agent_host.http import response_types as types
 from durable_agent_host.http.sse import accepts_events
 from durable_agent_host.model.ids import check_idempotency_key, check_session_id
@@ -40,6 +42,7 @@ FORM: Final = "multipart/form-data"
 MAX_REQUEST: Final = "DURABLE_AGENT_HOST_MAX_REQUEST_BYTES"
 MAX_UPLOAD: Final = "DURABLE_AGENT_HOST_MAX_UPLOAD_BYTES"
 _RUN_FIELDS: Final = tuple(types.RunRequestWire.__annotations__)
+_FORM_FIELD: Final = re.compile(rf"({'|'.join(_RUN_FIELDS)})=")
 
 _SESSION_FIELDS: Final = ("session_id", "thread_id")
 _JSON_FIELDS: Final = frozenset({"response_format", "options", "client_tools"})
@@ -114,6 +117,7 @@ def read_run_fields(body: bytes, content_type: str) -> tuple[dict[str, Any], lis
 
     Raises:
         RequestError: the body cannot be read, or has a field that ``run`` does not have.
+        UnsupportedTypeError: it is XML, or a form without files; ``curl -d TEXT`` also calls a text one.
     """
     media_type = media_type_of(content_type)
     if media_type == FORM:
@@ -122,6 +126,10 @@ def read_run_fields(body: bytes, content_type: str) -> tuple[dict[str, Any], lis
         return {name: _field_of(name, field) for name, field in form_fields.items()}, files
     if not is_json_type(media_type):
         text = text_of(body).strip()
+        if media_type.endswith(("/xml", "+xml")) or (
+            media_type.endswith("form-urlencoded") and _FORM_FIELD.match(text)
+        ):
+            raise UnsupportedTypeError(f"the body is {media_type!r}: send application/json, text/plain, or {FORM}")
         if not media_type.startswith("text/"):
             _reject_json_as_text(text, content_type)
         return {"message": text}, []
@@ -217,13 +225,7 @@ def _parse(text: str, where: str) -> Any:
 
 def _reject_json_as_text(text: str, content_type: str) -> None:
     """Refuse a JSON object that is sent without its content type, and would become the message."""
-    if not text.startswith("{"):
-        return
-    try:
-        value: Any = json.loads(text)
-    except (ValueError, RecursionError):
-        return
-    if "message" in value:
+    if "message" in object_at(read_json(text)):
         raise RequestError(
             f"the body is a JSON object with 'message', and its content type is {content_type[:80]!r}: send it as "
             "application/json, or as text/plain if the object itself is the message"

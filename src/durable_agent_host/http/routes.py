@@ -58,7 +58,7 @@ ROUTES: Final = (
             _ACCEPTED: (types.AcceptedTurnWire, types.WaitingTurnWire, types.QueuedTurnWire),
             HTTPStatus.NO_CONTENT: (),
         },
-        problems=(402, 409, 410, 422, 502, 504),
+        problems=(402, 409, 410, 415, 422, 502, 504),
         parameters=(
             Parameter("session_id", str, "The session; without one, a new session begins."),
             Parameter("thread_id", str, "The same, for older clients."),

@@ -26,6 +26,9 @@ produced it, and receives it back.
 SERVICE_TIER: Final = "durable_agent_host.service_tier"
 """Key in a response's ``additional_properties``: the service tier of the response, in the provider's word."""
 
+CONTEXT_EDITS: Final = "durable_agent_host.context_edits"
+"""Key in a response's ``additional_properties``: what the service has left out of the request, in its own form."""
+
 LOST_RESULT: Final = "The result of this call is not known: the turn ended before it was stored."
 """The result for the model of a call that was never answered."""
 

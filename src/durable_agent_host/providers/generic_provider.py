@@ -4,11 +4,12 @@ import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Final, cast
 
-from agent_framework import ChatResponse, Content, Message
+from agent_framework import ChatResponse, Content, Message, detect_media_type_from_base64
 
 from durable_agent_host.agent.provider import ClientCall
 from durable_agent_host.agent.retry_classification import classify_error
-from durable_agent_host.errors import NotFoundError, ProviderError
+from durable_agent_host.codec.tool_result_text import file_text
+from durable_agent_host.errors import NotFoundError, ProviderError, RequestError
 from durable_agent_host.model.conversation_file import ServedFile, ServiceFile
 from durable_agent_host.model.provider_item import STAMP, HostedCall, ItemPart, LostState, is_carrier
 from durable_agent_host.providers import http_client_guards, stream_completion
@@ -24,6 +25,10 @@ _UNAVAILABLE_STATUSES: Final = frozenset({400, 403, 404, 410})
 """Statuses of files that have expired, or that the service does not release."""
 
 
+IMAGE_TYPES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+"""Of the references of OpenAI, Anthropic, xAI and Mistral."""
+
+
 class GenericProvider:
     """Implements `agent.provider.ModelProvider` for any client; other providers derive from it.
 
@@ -33,6 +38,7 @@ class GenericProvider:
         overrides: of an adapted client; it also sends carriers of items. None if the client is used unchanged.
         loss_rules: what is not sent again when the service has lost it.
         keeps_conversation: whether its service is sent only what is new, always.
+        image_types: of images that its services take; empty if they are not known.
         compaction_type: of items that replace everything before them, which then need not be sent; empty if none do.
     """
 
@@ -41,6 +47,7 @@ class GenericProvider:
     loss_rules: ClassVar[LossRules] = LossRules()
     keeps_conversation: ClassVar[bool] = False
     omits_refusals: ClassVar[bool] = False
+    image_types: ClassVar[frozenset[str]] = frozenset()
     compaction_type: ClassVar[str] = ""
 
     def adapt(self, client: Any, /) -> Any:
@@ -101,8 +108,18 @@ class GenericProvider:
         return (tool,)
 
     def check_message(self, message: Message, /) -> None:
-        """Accept every message: only the service can check it."""
-        del message
+        """Reject images of types that no service of this kind takes, or of another type than they are called."""
+        for content in message.contents if self.image_types else ():
+            declared_type = str(content.media_type).replace("/jpg", "/jpeg")
+            if content.type != "data" or not declared_type.startswith("image/"):
+                continue
+            beginning = str(content.uri).partition(";base64,")[2][:1024]
+            found_type = detect_media_type_from_base64(data_str=beginning) or declared_type
+            if found_type != declared_type or found_type not in self.image_types:
+                raise RequestError(
+                    f"the file ({file_text(content)}) is {found_type}: the model's service takes "
+                    f"{', '.join(sorted(self.image_types))}, under their own type"
+                )
 
     def replay(self, messages: Sequence[Message], /, *, session_id: str) -> list[Message]:
         """Describe contents as text that only another provider's client can send."""

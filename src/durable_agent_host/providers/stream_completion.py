@@ -5,7 +5,6 @@ like a response. Each row of the table recognizes the objects of one SDK by thei
 pass them on in ``raw_representation``. A response that no row recognizes counts as complete unless it is empty.
 """
 
-import json
 from collections.abc import Callable, Iterable
 from typing import Any, Final, cast
 
@@ -29,14 +28,6 @@ def is_truncated(updates: Iterable[Any]) -> bool:
         is_recognized = is_recognized or bool(results)
         has_output = has_output or _has_output(update)
     return is_recognized or not has_output
-
-
-def is_complete_json(body: Iterable[bytes]) -> bool:
-    """Return whether a response that is not streamed has arrived in full, however its connection ended."""
-    try:
-        return isinstance(json.loads(b"".join(body)), dict | list)
-    except (ValueError, RecursionError):
-        return False
 
 
 def _has_output(update: object) -> bool:

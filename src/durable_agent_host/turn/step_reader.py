@@ -46,6 +46,7 @@ from durable_agent_host.model.log_entry import (
     SUSPENDED,
     LogRecord,
 )
+from durable_agent_host.model.provider_item import CONTEXT_EDITS
 from durable_agent_host.model.turn import Turn, TurnOutcome, TurnStatus
 from durable_agent_host.turn import turn_events
 from durable_agent_host.turn.budget_checks import usage_of_response
@@ -487,6 +488,8 @@ class StepReader:
         }
         if end.refusal:
             response["refusal"] = cast("RefusalWire", end.refusal)
+        if edits := (model_response.additional_properties or {}).get(CONTEXT_EDITS):
+            response["context_edits"] = edits
         cost = usage_of_response(usage, model_response.model).cost if usage else None
         if cost is not None:
             response["cost"] = cost

@@ -52,6 +52,7 @@ class ModelResponseWire(TypedDict, total=False):
     usage: UsageWire | None
     finish_reason: str | None
     refusal: RefusalWire
+    context_edits: Sequence[Mapping[str, Any]]
     cost: float
 
 

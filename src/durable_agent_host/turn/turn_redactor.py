@@ -19,6 +19,7 @@ from durable_agent_host.codec.content import decode_content, encode_content
 from durable_agent_host.codec.content_fields import dump_value
 from durable_agent_host.codec.message import decode_message, encode_message
 from durable_agent_host.codec.shared_text import detach_shared_texts, restore_shared_texts
+from durable_agent_host.codec.strict_json import read_json
 from durable_agent_host.errors import RedactionError
 from durable_agent_host.model.overlay import MessagePosition, Overlay
 from durable_agent_host.model.provider_item import PART_OF, STAMP
@@ -126,11 +127,8 @@ class Redactor:
         Raises:
             RedactionError: the app's function failed.
         """
-        if not isinstance(arguments, str):
-            return self.value(arguments)
-        try:
-            arguments_json = json.loads(arguments)
-        except (ValueError, RecursionError):
+        arguments_json = read_json(arguments) if isinstance(arguments, str) else None
+        if arguments_json is None:
             return self.value(arguments)
         redacted_json = self.value(arguments_json)
         return arguments if redacted_json is arguments_json else json.dumps(redacted_json, ensure_ascii=False)

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, cast
 
-from durable_agent_host.codec.strict_json import has_python_class, is_nested_too_deeply, object_at
+from durable_agent_host.codec.strict_json import has_python_class, is_nested_too_deeply, object_at, read_json
 from durable_agent_host.model.call_path import CallPath
 from durable_agent_host.model.pending_call import DECISIONS
 
@@ -170,10 +170,7 @@ def expired_answer(call: Mapping[str, Any]) -> dict[str, Any]:
 
 def _answer_list(payload: Any) -> list[Any]:
     if isinstance(payload, str):
-        try:
-            payload = json.loads(payload)
-        except (ValueError, RecursionError):
-            return []
+        payload = read_json(payload) or []
     return cast("list[Any]", payload) if isinstance(payload, list) else [payload]
 
 

@@ -17,6 +17,7 @@ from agent_framework import ChatResponseUpdate, Content, Message
 from durable_agent_host.agent.response_limits import until_its_end
 from durable_agent_host.codec.strict_json import value_at
 from durable_agent_host.model.ending import PAUSE, REFUSAL
+from durable_agent_host.model.provider_item import CONTEXT_EDITS
 from durable_agent_host.providers.adapted_client import FoldedStreamMixin, ItemUpdate, start_in_thread
 from durable_agent_host.providers.anthropic.block_mapping import find_container
 from durable_agent_host.providers.anthropic.message_accumulator import Block
@@ -200,6 +201,8 @@ class BlockPreservingMixin(FoldedStreamMixin):
         for iteration in as_objects(value_at(plain_block(event), "usage", "iterations")):
             if iteration.get("type") == "fallback_message":  # another model answers for one that has refused
                 update.model = iteration.get("model")
+        if edits := value_at(plain_block(event), "context_management", "applied_edits"):
+            update.additional_properties = {CONTEXT_EDITS: edits}
         _set_stop(update, event.message if event.type == "message_start" else event.delta)
         if event.type == "message_start":
             return UpdateGroup([update, *reader.begin(event)])

@@ -19,7 +19,7 @@ from durable_agent_host.providers.call_pairing import client_function
 from durable_agent_host.providers.client_errors import rejection_text
 from durable_agent_host.providers.cross_provider_history import ReplayTarget
 from durable_agent_host.providers.event_normalization import normalize_streams
-from durable_agent_host.providers.generic_provider import GenericProvider
+from durable_agent_host.providers.generic_provider import IMAGE_TYPES, GenericProvider
 from durable_agent_host.providers.lost_state import find_refusal
 
 _CONTAINER_EXPIRED: Final = re.compile(
@@ -44,6 +44,7 @@ class AnthropicProvider(GenericProvider):
         media=re.compile(r"image/(png|jpeg|gif|webp)|application/.*|text/.*"),
     )
     overrides = BlockPreservingMixin
+    image_types = IMAGE_TYPES
     compaction_type = "compaction"
     loss_rules = LOSS_RULES
     omits_refusals = True  # "Reset context after refusal" of the API's documentation

@@ -1,9 +1,7 @@
 """A message of Chat Completions as neutral contents, and the standard fields of a message from its contents."""
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from mimetypes import guess_type
 from typing import Any, Final, cast
@@ -11,7 +9,7 @@ from typing import Any, Final, cast
 from agent_framework import Annotation, Content, Message, TextSpanRegion
 
 from durable_agent_host.agent.provider import ClientCall
-from durable_agent_host.codec.strict_json import object_at, value_at
+from durable_agent_host.codec.strict_json import object_at, read_json, value_at
 from durable_agent_host.codec.tool_result_text import result_text
 from durable_agent_host.model.ending import is_refusal, refusal
 from durable_agent_host.providers.event_normalization import joined_text, json_text
@@ -182,10 +180,9 @@ def find_references(message: Mapping[str, Any], history: Iterable[Message]) -> d
     ids = {str(name) for part in parts for name in cast("list[Any]", part.get("reference_ids") or ())}
     references: dict[str, Any] = {}
     for content in (content for earlier in history for content in earlier.contents if ids):
-        with suppress(ValueError, RecursionError):
-            value: Any = json.loads(result_text(content)) if content.type == "function_result" else None
-            elements = object_at(value) or {str(n): element for n, element in enumerate(as_objects(value))}
-            references |= {name: object_at(elements[name]) for name in ids & elements.keys()}
+        value = read_json(result_text(content)) if content.type == "function_result" else None
+        elements = object_at(value) or {str(n): element for n, element in enumerate(as_objects(value))}
+        references |= {name: object_at(elements[name]) for name in ids & elements.keys()}
     return references
 
 

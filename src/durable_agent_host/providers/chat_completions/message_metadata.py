@@ -5,12 +5,12 @@ more (``reasoning_content``, ``reasoning_details``, annotations, audio, any othe
 metadata of the first content, so its service receives exactly what it sent.
 """
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, cast
 
 from agent_framework import Content
 
+from durable_agent_host.codec.strict_json import read_json
 from durable_agent_host.model.provider_item import ITEM
 from durable_agent_host.providers.chat_completions.content_mapping import OF_MESSAGES, standard_message, to_contents
 from durable_agent_host.providers.item_metadata import ItemMetadata, is_edited
@@ -93,7 +93,4 @@ def assistant_message(group: Sequence[Content], service: str) -> dict[str, Any]:
 def _parse_reasoning_details(contents: Iterable[Content]) -> list[Any]:
     """Read reasoning in the form of the framework's own client: details, as JSON."""
     payloads = [content.protected_data or "" for content in contents if content.type == "text_reasoning"]
-    try:
-        return [detail for payload in payloads if payload.startswith("[") for detail in json.loads(payload)]
-    except (ValueError, RecursionError):
-        return []
+    return [detail for payload in payloads if payload.startswith("[") for detail in read_json(payload) or ()]

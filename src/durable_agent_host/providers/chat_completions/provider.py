@@ -15,7 +15,7 @@ from durable_agent_host.providers.chat_completions.content_mapping import client
 from durable_agent_host.providers.chat_completions.message_metadata import METADATA, complete_item
 from durable_agent_host.providers.cross_provider_history import ReplayTarget
 from durable_agent_host.providers.event_normalization import normalize_streams
-from durable_agent_host.providers.generic_provider import GenericProvider
+from durable_agent_host.providers.generic_provider import IMAGE_TYPES, GenericProvider
 from durable_agent_host.providers.lost_state import find_refusal
 from durable_agent_host.providers.openai.media_inputs import check_chat
 
@@ -25,6 +25,7 @@ class ChatCompletionsProvider(GenericProvider):
 
     target = ReplayTarget(METADATA.provider)
     overrides = MessagePreservingMixin
+    image_types = IMAGE_TYPES
 
     def adapt(self, client: Any, /) -> Any:
         """Copy the client so that it stores full messages, and reads what compatible services send otherwise."""
@@ -59,7 +60,8 @@ class ChatCompletionsProvider(GenericProvider):
         return find_refusal(error)
 
     def check_message(self, message: Message, /) -> None:
-        """Reject files that the client would omit."""
+        """Reject files that the client would omit, and images that services do not take."""
+        super().check_message(message)
         check_chat(message.contents)
 
 

@@ -16,7 +16,7 @@ from durable_agent_host.providers.cross_provider_history import ReplayTarget
 from durable_agent_host.providers.gemini.client import PartPreservingMixin
 from durable_agent_host.providers.gemini.part_mapping import LOSS_RULES, METADATA, unknown_call, unknown_part
 from durable_agent_host.providers.gemini.raw_json_transport import with_raw_json
-from durable_agent_host.providers.generic_provider import GenericProvider
+from durable_agent_host.providers.generic_provider import IMAGE_TYPES, GenericProvider
 from durable_agent_host.providers.lost_state import find_refusal
 
 _COMPUTER_FUNCTIONS: Final = (
@@ -39,6 +39,7 @@ class GeminiProvider(GenericProvider):
         media=re.compile(r"(image|audio|video|application|text)/.*"),
     )
     overrides = PartPreservingMixin
+    image_types = IMAGE_TYPES | {"image/heic", "image/heif"}
     loss_rules = LOSS_RULES
 
     def adapt(self, client: Any, /) -> Any:
@@ -74,7 +75,8 @@ class GeminiProvider(GenericProvider):
         return loss if loss is not None and loss.kind == "files" else None
 
     def check_message(self, message: Message, /) -> None:
-        """Reject file ids, which the client would omit."""
+        """Reject file ids, which the client would omit, and images that the service does not take."""
+        super().check_message(message)
         if any(content.type == "hosted_file" for content in message.contents):
             raise RequestError("the agent's client does not send file ids: send the file's bytes, or its URL at Gemini")
 

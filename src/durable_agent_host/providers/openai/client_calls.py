@@ -4,7 +4,6 @@ A call is found in a response; its result is one of the framework's contents, st
 a function's result as a ``function_call_output``, from which `prepare_output` makes the output of the call's own type.
 """
 
-import json
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final, cast
@@ -12,7 +11,7 @@ from typing import Any, Final, cast
 from agent_framework import Content, Message
 
 from durable_agent_host.agent.provider import ClientCall
-from durable_agent_host.codec.strict_json import object_at, value_at
+from durable_agent_host.codec.strict_json import object_at, read_json, value_at
 from durable_agent_host.model.provider_item import ITEM, HostedCall
 from durable_agent_host.providers.neutral_contents import as_objects
 from durable_agent_host.providers.openai.item_mapping import find_item_metadata, input_item
@@ -110,7 +109,7 @@ def prepare_output(content: Content, item: Item) -> Item:
     if output_type == "shell_call_output":
         return {**output, "output": _shell_outputs(content)}
     if output_type == "tool_search_call_output":
-        tools = as_objects(_parse_json(content.result))
+        tools = as_objects(read_json(content.result))
         return {"type": "tool_search_output", "call_id": item["call_id"], "execution": "client", "tools": tools}
     return output
 
@@ -118,17 +117,10 @@ def prepare_output(content: Content, item: Item) -> Item:
 def _shell_outputs(content: Content) -> list[Item]:
     """Return a result in the API's form, as its list or its item, or any other text as what a command has printed."""
     text = str(content.result or "")
-    value = _parse_json(text)
+    value = read_json(text)
     value = value_at(value, "output") or value
     outputs = cast("list[Any]", value if isinstance(value, list) else [value])
     fields: Item = {"stdout": "", "stderr": "", "outcome": {"type": "exit", "exit_code": 1 if content.exception else 0}}
     if not all(any(value_at(output, name) is not None for name in fields) for output in outputs):
         outputs = [{"stdout": text}]
     return [{name: output.get(name, value) for name, value in fields.items()} for output in outputs]
-
-
-def _parse_json(text: Any) -> Any:
-    try:
-        return json.loads(text)
-    except (TypeError, ValueError, RecursionError):
-        return None

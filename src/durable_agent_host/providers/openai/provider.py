@@ -16,7 +16,7 @@ from durable_agent_host.model.provider_item import STAMP, HostedCall, ItemPart, 
 from durable_agent_host.providers.adapted_client import unwrap_update
 from durable_agent_host.providers.cross_provider_history import ReplayTarget, rewrite_for
 from durable_agent_host.providers.event_normalization import normalize_streams
-from durable_agent_host.providers.generic_provider import GenericProvider, remove_carriers
+from durable_agent_host.providers.generic_provider import IMAGE_TYPES, GenericProvider, remove_carriers
 from durable_agent_host.providers.lost_state import find_refusal
 from durable_agent_host.providers.openai.client import (
     ItemPreservingMixin,
@@ -117,6 +117,7 @@ class ResponsesProvider(OpenAIProvider):
     """Clients of the Responses API, whose items are stored and sent back."""
 
     overrides = ItemPreservingMixin
+    image_types = IMAGE_TYPES
     compaction_type = "compaction"
 
     def adapt(self, client: Any, /) -> Any:
@@ -167,7 +168,8 @@ class ResponsesProvider(OpenAIProvider):
         return find_client_calls(messages)
 
     def check_message(self, message: Message, /) -> None:
-        """Reject audio that the API does not accept."""
+        """Reject images and audio that the API does not accept."""
+        super().check_message(message)
         check_audio(message.contents)
 
     async def warm_up(self) -> None:
