@@ -126,6 +126,12 @@ def test_a_failed_run_has_its_reason_and_no_stack(pipeline: AgentHost, name: str
         for hidden in ("s3cr3t-k3y", "Traceback", "Stack", "File", ".py", "Result: Failure"):
             assert hidden not in response.text
     assert status.json()["output"] == status.json()["error"]
+    stored = requests.get(
+        f"{pipeline.management}/instances/{run_response.json()['instanceId']}?showHistory=true&showHistoryOutput=true"
+    ).json()
+    failures = [event for event in stored["historyEvents"] if "Failed" in json.dumps(event)]
+    assert len(failures) > 1
+    assert "s3cr3t-k3y" not in json.dumps([stored["output"], failures])
     assert status.json()["customStatus"] == {"state": "failed"}
 
 

@@ -18,7 +18,7 @@ from durable_agent_host.durable.run_questions import REPORT_RUN_ACTIVITY
 from durable_agent_host.durable.session_entity import DurableAgentEntity, entity_handle, reject_foreign_signal
 from durable_agent_host.durable.session_erasure import Eraser
 from durable_agent_host.durable.session_queue_activity import Report
-from durable_agent_host.durable.task_hub import TaskHub
+from durable_agent_host.durable.task_hub import TaskHub, masked_errors
 from durable_agent_host.durable.turn_client import ClientFor, TurnClient, TurnServices
 from durable_agent_host.errors import RegistrationError
 from durable_agent_host.model.access import RequestContext
@@ -111,7 +111,8 @@ def _register_orchestration(app: df.DFApp, name: str, run: Orchestrate, hub: Tas
     @bind.function_name(name)
     @bind.orchestration_trigger(context_name="context")
     def orchestrate(context: df.DurableOrchestrationContext) -> Generator[Any, Any, Any]:
-        return (yield from hub.orchestrate(context, guarded_run))
+        with masked_errors():
+            return (yield from hub.orchestrate(context, guarded_run))
 
     _ = orchestrate
 
@@ -124,7 +125,8 @@ def _register_activity(app: df.DFApp, name: str, operation: Callable[..., Awaita
     @bind.activity_trigger(input_name="wire")
     @bind.durable_client_input(client_name="client")
     async def act(wire: dict, client: df.DurableOrchestrationClient) -> Any:  # pyright: ignore[reportMissingTypeArgument, reportUnknownParameterType] - the worker refuses dict[str, Any]
-        return await hub.run_activity(name, wire, partial(operation, client=hub.client(client)))
+        with masked_errors():
+            return await hub.run_activity(name, wire, partial(operation, client=hub.client(client)))
 
     _ = act
 
@@ -147,9 +149,10 @@ def register_agent_entity(app: df.DFApp, name: str, entity: DurableAgentEntity, 
     """Register the entity that holds an agent's sessions."""
 
     def handle(context: df.DurableEntityContext) -> None:
-        context = hub.entity(context)
-        reject_foreign_signal(context, hub.secret)
-        entity.handle(context)
+        with masked_errors():
+            context = hub.entity(context)
+            reject_foreign_signal(context, hub.secret)
+            entity.handle(context)
 
     handle.__name__ = entity_name(name)
     bind: Any = app

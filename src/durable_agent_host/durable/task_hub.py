@@ -5,7 +5,7 @@ All data passes here on its way into or out of the task hub: unchanged, or encry
 
 import json
 from collections.abc import Awaitable, Callable, Generator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import wraps
 from inspect import iscoroutinefunction
 from typing import Any, cast
@@ -16,7 +16,8 @@ from azure.durable_functions.models.EntityStateResponse import EntityStateRespon
 from durable_agent_host.codec.entity_state import read_envelope
 from durable_agent_host.durable.app_secret import AppSecret, Orchestrate, signal_purpose, start_purpose
 from durable_agent_host.encryption.key_check import KeyCheck
-from durable_agent_host.errors import CorruptStateError
+from durable_agent_host.errors import CorruptStateError, strip_error_text
+from durable_agent_host.redaction import mask_secrets
 
 type Steps = Generator[Any, Any, Any]
 
@@ -49,6 +50,16 @@ def run_steps(steps: Steps, run_step: Callable[[Any], Steps], final: type[Except
             value = error
         else:
             advance = steps.send
+
+
+@contextmanager
+def masked_errors() -> Generator[None]:
+    """Mask secrets in the error with which a function ends: the task hub stores its text and those of its causes."""
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001 - an edge: whatever ends a function
+        masked_error = strip_error_text(error, mask_secrets(str(error)))
+        raise masked_error from masked_error.__cause__
 
 
 class UnreadableValue:

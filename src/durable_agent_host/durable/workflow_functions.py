@@ -28,6 +28,7 @@ from agent_framework_durabletask._workflows.serialization import (
 from durable_agent_host.codec.strict_json import CLASS_FIELDS, names_python_class
 from durable_agent_host.durable.app_secret import AppSecret, start_purpose
 from durable_agent_host.durable.run_questions import run_asking
+from durable_agent_host.durable.task_hub import masked_errors
 from durable_agent_host.errors import RegistrationError
 
 type RunWorkflow = Callable[[df.DurableOrchestrationContext, Workflow, Any, dict[str, Any]], Generator[Any, Any, Any]]
@@ -77,7 +78,8 @@ def register_workflow_orchestration(app: df.DFApp, workflow: Workflow, run: RunW
     @bind.function_name(name)
     @bind.orchestration_trigger(context_name="context")
     def workflow_orchestrator(context: df.DurableOrchestrationContext) -> Generator[Any, Any, Any]:
-        return (yield from guarded_run(context))
+        with masked_errors():
+            return (yield from guarded_run(context))
 
     _ = workflow_orchestrator
 
@@ -123,6 +125,7 @@ def register_executor_activity(app: df.DFApp, workflow: Workflow, executor_id: s
     @bind.function_name(workflow_executor_activity_name(workflow.name, executor_id))
     @bind.activity_trigger(input_name="inputData")
     def executor_activity(inputData: str) -> str:  # noqa: N803 - upstream's name
-        return _without_classes(execute_workflow_activity(executor, inputData, workflow))
+        with masked_errors():
+            return _without_classes(execute_workflow_activity(executor, inputData, workflow))
 
     _ = executor_activity

@@ -4,8 +4,7 @@ import base64
 import binascii
 import json
 import re
-from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from hashlib import sha256
@@ -444,18 +443,18 @@ def _session_id(fields: Mapping[str, Any], params: Mapping[str, str]) -> str | N
     return next(iter(ids_by_source.values()), None)
 
 
-def check_session_parameters(query: Iterable[tuple[str, str]]) -> None:
+def check_session_parameters(query: Sequence[tuple[str, str]]) -> None:
     """Refuse a query that names no session where it should, or more than one: values would be read as one.
 
     Raises:
         RequestError: a parameter for the session is empty, or comes twice.
     """
-    sessions = [(name, value) for name, value in query if name in _SESSION_FIELDS]
-    for name, count in Counter(name for name, _ in sessions).items():
-        if count > 1:
-            raise RequestError(f"the query has {name!r} {count} times: send it once")
-    for _, value in sessions:
-        check_session_id(value)
+    for name in _SESSION_FIELDS:
+        values = [value for parameter, value in query if parameter == name]
+        if len(values) > 1:
+            raise RequestError(f"the query has {name!r} {len(values)} times: send it once")
+        for value in values:
+            check_session_id(value)
 
 
 def _check_response_format(schema: Mapping[str, Any]) -> None:

@@ -133,14 +133,14 @@ def media_type_of_name(name: str | None) -> str | None:
 
 
 _URL: Final = re.compile(
-    r"(?:gs://[^/?#]+|https?://(?:\[(?P<ipv6>[0-9a-f:.]+)\]|(?P<name>[^/?#@:%\[\]]+))(?::\d*)?)(?:[/?#].*)?",
+    r"(?:gs://[^/?#\\\s\x00-\x1f\x7f]+|"
+    r"https?://(?:\[(?P<ipv6>[0-9a-f:.]+)\]|(?P<name>[^/?#@:%\[\]\\\s\x00-\x1f\x7f]+))(?::\d*)?)(?:[/?#][^\\\s\x00-\x1f\x7f]*)?",
     re.IGNORECASE,
 )
-_NOT_IN_URLS: Final = re.compile(r"[\\\s\x00-\x1f\x7f]")
 _NUMBER: Final = re.compile(r"\d+|0x[0-9a-f]*")
 _UNICAST: Final = IPv6Network("2000::/3")
 _PRIVATE_NAMES: Final = (
-    *(".localhost", ".local", ".localdomain", ".internal", ".intranet", ".private", ".lan", ".home", ".corp"),
+    *(".localhost", ".local", ".localdomain", ".internal", ".intranet", ".home"),
     *(".home.arpa", ".svc", ".metadata.goog"),
 )
 """The last is Google's, of what a machine may know about itself."""
@@ -154,7 +154,7 @@ def is_public_url(url: str) -> bool:
     No name is looked up. An address in digits is public in its usual form alone: services read the others differently.
     """
     parts = _URL.fullmatch(url)
-    if parts is None or _NOT_IN_URLS.search(url):
+    if parts is None:
         return False
     try:
         if parts["ipv6"]:
@@ -165,7 +165,7 @@ def is_public_url(url: str) -> bool:
         name = parts["name"].encode("idna").decode().lower().rstrip(".")
         if _NUMBER.fullmatch(name.rpartition(".")[2]):
             address = IPv4Address(name)
-            return address.is_global and not address.is_multicast and address != _AZURE
+            return address.is_global and address != _AZURE
     except ValueError:
         return False
     return "." in name and not f".{name}".endswith(_PRIVATE_NAMES)

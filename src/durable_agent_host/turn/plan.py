@@ -8,7 +8,6 @@ from typing import Any, Final, Literal, cast
 from durable_agent_host.codec.entity_state import encode_owner
 from durable_agent_host.model.pending_call import is_answer_to
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest
-from durable_agent_host.redaction import mask_secrets
 from durable_agent_host.turn.turn_wire import encode_turn_outcome, encode_turn_request
 from durable_agent_host.turn.waiting_status import expired_answer, parse_replies
 
@@ -16,7 +15,7 @@ from durable_agent_host.turn.waiting_status import expired_answer, parse_replies
 def failure(request: TurnRequest, error: Exception) -> TurnOutcome:
     """Extract the reason of a failure: the SDK's exception has it first, then a line break and the worker's trace."""
     reason = str(error).partition("\n")[0].partition("Result: Failure")[0].strip()
-    details = {"type": type(error).__name__, "message": mask_secrets(reason)[:600]}
+    details = {"type": type(error).__name__, "message": reason[:600]}
     return TurnOutcome(request.turn_id, "failed", error=details, request_hash=request.request_hash)
 
 
