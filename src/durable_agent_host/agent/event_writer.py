@@ -26,8 +26,10 @@ from durable_agent_host.agent.observer import (
 from durable_agent_host.agent.run_result import Postponed
 from durable_agent_host.codec.content import encode_usage
 from durable_agent_host.errors import log_reason
+from durable_agent_host.model.call_path import parse_call_path
 from durable_agent_host.model.conversation_file import no_files
 from durable_agent_host.model.log_entry import ATTEMPT_STARTED, MODEL_FAILED, POSTPONED, RETRIED, SUSPENDED, LogEntry
+from durable_agent_host.model.pending_call import PendingCallWire
 from durable_agent_host.model.turn import TurnOutcome
 from durable_agent_host.redaction import mask_secrets
 from durable_agent_host.segments.turn_data_storage import redact_in_thread
@@ -73,12 +75,12 @@ class EventWriter:
 
     Attributes:
         reader: of the next run's provider.
-        nested_events: which clients have, as `JournalState` lists them.
+        announced: which clients have, as `JournalState` lists them.
     """
 
     def __init__(self, writer: TurnLogWriter, redactor: Redactor | None = None) -> None:
         self.reader: EventReader | None = None
-        self.nested_events: set[tuple[str, str | int]] = set()
+        self.announced: set[tuple[str, str | int]] = set()
         self._writer = writer
         self._redactor = redactor
         self._agent = ""
@@ -111,6 +113,8 @@ class EventWriter:
             return
         if (log_entry := _build_log_entry(moment)) is not None:
             self._writer.append_soon(log_entry)
+        if isinstance(moment, CallPending) and moment.is_first and not moment.replayed:
+            await self._announce(moment.call)
         events: Sequence[LiveEvent]
         if isinstance(moment, NestedMoment):
             path, nested_events = self._build_nested_events(moment)
@@ -126,6 +130,16 @@ class EventWriter:
             await self._writer.put(*event)
         for event in events[-1:]:
             await self._writer.put(*event, cursor)
+
+    async def _announce(self, call: PendingCallWire) -> None:
+        """Write that a call has started, before it waits."""
+        path = parse_call_path(call["path"])
+        key = str(path.run), path.call_id
+        if key not in self.announced:
+            self.announced.add(key)
+            name, data = tool_started(path.call_id, call["name"], call["arguments"])
+            (event,) = await self._for_clients([LiveEvent(name, {**data, "waits": True})])
+            await self._writer.put(*(nested_event(key[0], event) if path.is_nested else event))
 
     async def _for_clients(self, events: Sequence[LiveEvent]) -> Sequence[LiveEvent]:
         """Redact events, and shorten results; with redaction, no chunk of a text is sent."""
@@ -185,11 +199,11 @@ class EventWriter:
     def _build_nested_events(self, nested: NestedMoment) -> tuple[str, Sequence[LiveEvent]]:
         """Return what clients learn of an agent within the turn's agent, and its path: its messages and tool calls."""
         if not isinstance(nested.moment, ModelCallCompleted):
-            return str(nested.path), _build_call_events(nested.moment)
+            return str(nested.path), self._build_call_events(nested.moment, str(nested.path))
         path = str(nested.path.model_call(nested.moment.position))
         messages = response_messages(nested.moment.messages, no_files)
-        new_indexes = [index for index in range(len(messages)) if (path, index) not in self.nested_events]
-        self.nested_events |= {(path, index) for index in new_indexes}
+        new_indexes = [index for index in range(len(messages)) if (path, index) not in self.announced]
+        self.announced |= {(path, index) for index in new_indexes}
         return path, [message_completed(index, {**messages[index], "files": []}) for index in new_indexes]
 
     def _build_events(self, turn: ObservedTurn, moment: Moment) -> Sequence[LiveEvent]:
@@ -215,26 +229,31 @@ class EventWriter:
                     return () if moment.replayed else (turn_waiting(turn.request, outcome.pending),)
                 return self._events.end_run() if outcome.status == "completed" else ()
             case _:
-                return _build_call_events(moment)
+                return self._build_call_events(moment, "")
 
+    def _build_call_events(self, moment: Moment, run: str) -> Sequence[LiveEvent]:
+        """Return the events of a call, of the turn's agent or of an agent within it."""
+        match moment:
+            case ToolCallStarted(call_id, name, arguments, attempt=1, replayed=False):
+                return () if self._was_announced(run, call_id) else (tool_started(call_id, name, arguments),)
+            case ToolProgressed(call_id, text, fraction):
+                return (tool_progress(call_id, text, fraction),)
+            case ToolCallCompleted(replayed=False):
+                completed = tool_completed(moment.call_id, moment.outcome, moment.result, **moment.details)
+                is_new = moment.outcome in _WITHOUT_BEGIN and not self._was_announced(run, moment.call_id)
+                return (tool_started(moment.call_id, moment.name, None), completed) if is_new else (completed,)
+            case CallPending(call, replayed=False):
+                return (call_pending(call),)
+            case CallReplied(call, answer):
+                return (call_replied(call, answer),)
+            case _:
+                return ()
 
-def _build_call_events(moment: Moment) -> Sequence[LiveEvent]:
-    """Return the events of a call, of the turn's agent or of an agent within it."""
-    match moment:
-        case ToolCallStarted(call_id, name, arguments, attempt=1, replayed=False):
-            return (tool_started(call_id, name, arguments),)
-        case ToolProgressed(call_id, text, fraction):
-            return (tool_progress(call_id, text, fraction),)
-        case ToolCallCompleted(replayed=False):
-            completed = tool_completed(moment.call_id, moment.outcome, moment.result, **moment.details)
-            is_new = moment.outcome in _WITHOUT_BEGIN
-            return (tool_started(moment.call_id, moment.name, None), completed) if is_new else (completed,)
-        case CallPending(call, replayed=False):
-            return (call_pending(call),)
-        case CallReplied(call, answer):
-            return (call_replied(call, answer),)
-        case _:
-            return ()
+    def _was_announced(self, run: str, call_id: str) -> bool:
+        """Return whether clients know that a call has started; a later one may have its id."""
+        was_announced = (run, call_id) in self.announced
+        self.announced.discard((run, call_id))
+        return was_announced
 
 
 def _build_log_entry(moment: Moment) -> LogEntry | None:

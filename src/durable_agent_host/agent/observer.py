@@ -227,10 +227,12 @@ class CallPending:
     Attributes:
         call: as JSON.
         replayed: an earlier attempt has notified clients.
+        is_first: a tool of the app has this call, and nothing was asked about it before.
     """
 
     call: PendingCallWire
     replayed: bool
+    is_first: bool
 
 
 @dataclass(frozen=True)

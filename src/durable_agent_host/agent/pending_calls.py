@@ -78,11 +78,11 @@ class PendingCalls:
         """Return the answer to a pending call; None when there is none yet."""
         return self._replies.get(call_id)
 
-    async def answer_or_ask(self, call: PendingCall) -> Mapping[str, Any] | None:
+    async def answer_or_ask(self, call: PendingCall, *, is_first: bool = False) -> Mapping[str, Any] | None:
         """Return the answer to a call; without one, leave the call to somebody outside, and return None."""
         answer = self.answer(call.call_id)
         if answer is None:
-            await self.ask(call)
+            await self.ask(call, is_first=is_first)
         return answer
 
     async def call_if_approved(
@@ -122,7 +122,8 @@ class PendingCalls:
                     reason=_CHANGED if changes else reason,
                     approved_by=approved_by,
                     changed_by=changed_by,
-                )
+                ),
+                is_first=kind == "approval" and not changes,
             )
             if answer is None:
                 return WaitingToolCall("waits for a person")
@@ -156,14 +157,14 @@ class PendingCalls:
     def needs_approval(self, call: ToolInvocation) -> bool:
         """Return whether a person decides about a call: its tool says so, or has said so when the call was made."""
         path = str(call.path)
-        recorded_calls = self._journal.recorded.pending_calls.values()
-        return needs_approval(call.tool) or any(c["kind"] == "approval" and c["path"] == path for c in recorded_calls)
+        return needs_approval(call.tool) or any(
+            c["kind"] == "approval" and c["path"] == path for c in self._journal.recorded.pending_calls.values()
+        )
 
     def removed_tools(self, run_path: CallPath, tools: Iterable[Any]) -> list[RemovedTool]:
         """Return what stands for the tools of a run's earlier calls that are not among its tools any more."""
         records = self._journal.recorded
-        starts = [tool.start for path, tool in records.tools.items() if path.run == run_path]
-        kinds = {start.name: "" for start in starts if start is not None}
+        kinds = {call.start.name: "" for path, call in records.tools.items() if path.run == run_path and call.start}
         for call in records.pending_calls.values():
             is_of_tool = call["kind"] in {"approval", "client_tool"} and call.get("reason") != _PROVIDER_REASON
             if is_of_tool and parse_call_path(call["path"]).run == run_path:
@@ -177,21 +178,22 @@ class PendingCalls:
         may_ask = self.needs_approval(call) or in_doubt_policy(call.tool) == "ask"
         return f"{self.call_id(call.path)}{CALLBACK_SUFFIX if may_ask else ''}"
 
-    async def ask(self, call: PendingCall) -> None:
+    async def ask(self, call: PendingCall, *, is_first: bool = False) -> None:
         """Leave a call to somebody outside: the run finishes the other calls of the batch, then stops.
 
         Args:
             call: without times, which an earlier attempt may have given it; with ``expires_at`` when it has its own.
+            is_first: see `CallPending`.
         """
         recorded_call = self._journal.recorded.pending_calls.get(call.call_id)
-        if recorded_call is not None:
+        if recorded_call:
             call = replace(call, created_at=recorded_call["created_at"], expires_at=recorded_call["expires_at"])
         else:
             now = datetime.now(UTC)
             expires_at = call.expires_at or (now + timedelta(seconds=self._answer_seconds)).isoformat()
             call = replace(call, created_at=now.isoformat(), expires_at=expires_at)
         self.pending.append(call.to_json())
-        await self._observers.notify(CallPending(call.to_json(), replayed=recorded_call is not None))
+        await self._observers.notify(CallPending(call.to_json(), recorded_call is not None, is_first))
         _LOGGER.info("turn %s: call %s of %s waits (%s)", self._turn_id, call.call_id, call.name, call.kind)
 
 
@@ -272,13 +274,11 @@ async def _answer(pending_calls: PendingCalls, request: Content, path: CallPath)
     )
     if answer is None:
         return None
-    response = request.to_function_approval_response(approved=_is_approved(answer, call))
+    response = request.to_function_approval_response(
+        approved=answer.get("approved") is True and answer.get("arguments") in (None, arguments)
+    )
     response.additional_properties = {}  # the stamp there belongs to the request's item
     return response
-
-
-def _is_approved(answer: Mapping[str, Any], call: Content) -> bool:
-    return answer.get("approved") is True and answer.get("arguments") in (None, read_arguments(call.arguments))
 
 
 def _denial(pending_calls: PendingCalls, request: Content, path: CallPath) -> str | None:

@@ -320,7 +320,7 @@ class TurnAttempt:
         is_repeated = self.number > 1 or self._runs > 0
         self._runs += 1
         self._events.reader = reader
-        self._events.nested_events = self.recorded.nested_events
+        self._events.announced = self.recorded.announced
         await self.observers.notify(RunStarted(not is_opaque, discard_from, replayed=is_repeated))
         if continued_from is not None:
             self._events.continue_events(open_events, continued_from)

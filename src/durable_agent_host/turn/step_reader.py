@@ -268,7 +268,7 @@ class StepReader:
             self._start(at)
         elif name in _DELTAS:
             self._open_model_call()["characters"] += len(str(data.get("text") or ""))
-        elif name == turn_events.TOOL_STARTED:
+        elif name == turn_events.TOOL_STARTED and "waits" not in data:  # the wait has it
             call_id = str(data["call_id"])
             if call_id not in self._calls_by_id:
                 self._open_model_call()

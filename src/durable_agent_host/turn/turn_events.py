@@ -100,11 +100,15 @@ class MessageCompletedWire(TypedDict):
 
 
 class ToolStartedWire(TypedDict):
-    """A tool call starts; its arguments are as the tool gets them, or as the model wrote them, or null."""
+    """A tool call starts; its arguments are as the tool gets them, or as the model wrote them, or null.
+
+    One that `waits` is followed by its `call.pending`; it has the arguments that are asked about.
+    """
 
     call_id: str
     name: str
     arguments: str | Mapping[str, Any] | None
+    waits: NotRequired[bool]
 
 
 class ToolDeltaWire(TextWire):

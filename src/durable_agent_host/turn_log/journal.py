@@ -59,7 +59,6 @@ from durable_agent_host.turn import turn_events
 from durable_agent_host.turn_log.protocol import TurnLog, check_order, missing_entries
 from durable_agent_host.turn_log.writer import TurnLogWriter
 
-_NESTED_STARTS: Final = frozenset({turn_events.TOOL_STARTED, turn_events.MESSAGE_COMPLETED})
 _FinishedCall = ModelCallCompletedEntry | ToolCallCompletedEntry
 
 
@@ -174,8 +173,9 @@ class JournalState:
         feature_entries: of each feature, in order.
         rejections: of responses that are not part of the conversation.
         failures: of model calls for which the service has counted tokens: ``model`` and ``usage``, as stored.
-        nested_events: what clients have of agents within: a message, by the path of its model call and its index there;
-            a tool call, by the path of its run and its id, unless the journal knows that it starts, too.
+        announced: what clients have of agents within: a message, by the path of its model call and its index there; and
+            calls of tools, by the path of their run and their id, that wait or are of agents within, unless the journal
+            knows that they have started, too.
     """
 
     def __init__(self) -> None:
@@ -202,7 +202,7 @@ class JournalState:
         self.feature_entries: dict[str, list[FeatureEntry]] = {}
         self.rejections: dict[CallPath, Rejection] = {}
         self.failures: list[Mapping[str, Any]] = []
-        self.nested_events: set[tuple[str, str | int]] = set()
+        self.announced: set[tuple[str, str | int]] = set()
         self._last_offset = -1
         self._last_answer: int | None = None
 
@@ -276,13 +276,14 @@ class JournalState:
                 started_call = self.tools.setdefault(step.path, RecordedTool())
                 started_call.starts += 1
                 started_call.start = step
-                self.nested_events.discard((str(step.path.run), step.path.call_id))
+                self.announced.discard((str(step.path.run), step.path.call_id))
             case ToolCallCompletedEntry() if step.path.is_agent_run:
                 self.workflow_parts.append(step)
                 self.first_output = None
                 self._add_completion(step.path, step.state, record.offset)
             case ToolCallCompletedEntry():
                 self.tools.setdefault(step.path, RecordedTool()).add_end(step)
+                self.announced.discard((str(step.path.run), step.path.call_id))
                 self._add_completion(step.path, step.state, record.offset)
             case ModelCallStartedEntry() | FeatureEntry():
                 self.add_start(step)
@@ -331,9 +332,14 @@ class JournalState:
             self.waiting_call_ids = tuple(call["call_id"] for call in data["data"]["pending_calls"])
         elif event == turn_events.TURN_STARTED:
             self.has_started = True
-        elif event == turn_events.NESTED and data["data"]["event"] in _NESTED_STARTS:
+        elif event == turn_events.NESTED and data["data"]["event"] in {
+            turn_events.TOOL_STARTED,
+            turn_events.MESSAGE_COMPLETED,
+        }:
             nested = data["data"]
-            self.nested_events.add((nested["path"], nested["data"].get("call_id", nested["data"].get("index"))))
+            self.announced.add((nested["path"], nested["data"].get("call_id", nested["data"].get("index"))))
+        elif event == turn_events.TOOL_STARTED and "waits" in data["data"]:
+            self.announced.add(("", data["data"]["call_id"]))
         elif event == turn_events.TURN_RESTARTED:
             self.discard_from = self.first_output = None
             self.open_events = []

@@ -216,9 +216,7 @@ class JournalToolCalls:
     async def record_start(self, call: ToolInvocation, call_next: NextToolCall) -> ToolCallEnd:
         """Make durable that a tool is about to run; a layer of its chain. Calls of one batch share a write."""
         attempt = call.starts + 1
-        recorded = self.journal.recorded
-        is_announced = (str(call.path.run), call.path.call_id) in recorded.nested_events
-        is_known = attempt == 1 and (call.path in recorded.tools or is_announced)  # an earlier start was given up
+        is_known = attempt == 1 and call.path in self.journal.recorded.tools  # an earlier start was given up
         await self.observers.notify(
             ToolCallStarted(call.path.call_id, call.name, call.arguments, attempt, replayed=is_known)
         )

@@ -71,9 +71,10 @@ class PendingLayers:
 
     async def ask_client(self, call: ToolInvocation, call_next: NextToolCall) -> ToolCallEnd:
         """Leave a call to the client, and continue with the client's result as what the tool returns."""
-        call_id = self.pending_calls.call_id(call.path, int(self.pending_calls.needs_approval(call)))
+        was_approved = self.pending_calls.needs_approval(call)
+        call_id = self.pending_calls.call_id(call.path, int(was_approved))
         reply = await self.pending_calls.answer_or_ask(
-            PendingCall(call_id, "client_tool", call.name, call.arguments, str(call.path))
+            PendingCall(call_id, "client_tool", call.name, call.arguments, str(call.path)), is_first=not was_approved
         )
         if reply is None:
             return WaitingToolCall("waits for the client")
