@@ -211,7 +211,7 @@ def test_a_call_of_a_tool_that_the_agent_does_not_have_is_told(model: HostileMod
     play(model, kind, COMPLETE_STREAMS[kind], entries=played.outcome.entries)
     for body in map(json.loads, [*requests, model.received[-1].body]):
         result = next(message["content"] for message in body["messages"] if message["role"] == "tool")
-        assert result == "Error: The tool did not run: the agent has no tool 'absent'."
+        assert result == 'Error: Requested function "absent" not found.'
         assert "absent" not in json.dumps(body.get("tools"))
 
 

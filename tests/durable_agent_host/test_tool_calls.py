@@ -6,12 +6,11 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from durable_agent_host import durable_tool
+from durable_agent_host import current_tool_call, durable_tool
 from tests.house.source import ROOT
 
 
@@ -31,15 +30,16 @@ def test_an_invalid_approver_is_rejected(value: Any):
         durable_tool(approved_by=value)
 
 
-def test_the_tool_of_the_readme_runs_without_a_host():
-    """A unit test calls the tool that the README declares: there is no call, so no key is sent."""
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    (block,) = (block for block in blocks if "@durable_tool" in block)
-    posts: list[Any] = []
-    names: dict[str, Any] = {"api": SimpleNamespace(post=lambda *arguments, **more: posts.append((arguments, more)))}
-    exec(block, names)
-    names["book"]("blue")
-    assert posts == [(("/bookings", {"room": "blue"}), {"headers": {}})]
+def test_a_durable_tool_runs_without_a_host():
+    """A unit test calls it as a function: there is no call, so there is no key."""
+
+    @durable_tool(idempotent=True)
+    def book(room: str) -> str:
+        """Book a room."""
+        call = current_tool_call()
+        return f"{room}, {call.idempotency_key}" if call else f"{room}, without a key"
+
+    assert book("blue") == "blue, without a key"
 
 
 TYPES = """

@@ -21,7 +21,7 @@ from durable_agent_host.agent.layers.running_call import AwaitCallback, EnterToo
 from durable_agent_host.agent.model_call import ModelCall, ModelLayer, ModelStream, NextModelCall
 from durable_agent_host.agent.response_limits import stream_with_timeout, turn_traffic
 from durable_agent_host.agent.stream_progress import StreamProgress
-from durable_agent_host.agent.tool_invocation import DID_NOT_RUN, ToolCallEnd, ToolInvocation, ToolLayer, text_result
+from durable_agent_host.agent.tool_invocation import ToolCallEnd, ToolInvocation, ToolLayer, text_result
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ def chain_tool_call(of_run: ToolLayers, call: ToolInvocation) -> Awaitable[ToolC
 
 
 async def _reject_removed(call: ToolInvocation) -> ToolCallEnd:
-    return text_result("not_run", f"{DID_NOT_RUN}the agent has no tool {call.name!r}.")
+    return text_result("not_run", f'Error: Requested function "{call.name}" not found.')  # as the framework says
 
 
 def _limit_time(call: ModelCall, call_next: NextModelCall) -> ModelStream:

@@ -68,7 +68,7 @@ async def _load_transcript(run: CurrentRun) -> list[Message]:
         build_messages = partial(context_messages, entries, context.before, count=record.session.message_count)
     omits_refusals = run.agent.provider.omits_refusals
     return await run_in_thread_if_many(
-        sum(len(message["contents"]) for entry in entries.values() for message in entry["messages"]),
+        sum(len(message["contents"]) for entry in entries.values() for message in entry.get("messages", ())),
         lambda: run.rehydrate(build_messages(omits_refusals=omits_refusals)),
     )
 

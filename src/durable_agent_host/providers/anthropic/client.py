@@ -106,8 +106,9 @@ def _accepts_in_result(file: Content) -> bool:
 
 
 def _file_text(file: Content) -> str:
-    """Return the text of a file, whatever its type is called; empty for one that is no text in UTF-8."""
-    data = str(file.uri).partition(",")[2] if file.type == "data" else ""
+    """Return the text of a file, by its bytes; empty for sound, video, and what is no text in UTF-8."""
+    is_media = str(file.media_type).startswith(("audio/", "video/"))
+    data = str(file.uri).partition(",")[2] if file.type == "data" and not is_media else ""
     try:
         text = base64.b64decode(data, validate=True).decode("utf-8-sig")
     except ValueError:

@@ -18,7 +18,7 @@ from folder_store import FolderStore
 
 from durable_agent_host import THE_APP, DurableAgentApp, Settings, store_factory
 from durable_agent_host import app as app_module
-from durable_agent_host.agent import event_writer
+from durable_agent_host.agent.event_writer import EventWriter
 from durable_agent_host.agent.observer import Moment, ToolCallCompleted
 from durable_agent_host.durable.function_registration import AppFeature
 from durable_agent_host.durable.turn_client import TurnClient
@@ -108,19 +108,21 @@ class ToolWarnedWire(TypedDict):
 
 events: Any = EVENTS
 events["tool.warned"] = EventRule(ToolWarnedWire, is_discardable=True)
-events_of_host = event_writer._build_call_events
+events_of_host = EventWriter._build_call_events
 
 
-def build_call_events(moment: Moment) -> Sequence[LiveEvent]:
+def build_call_events(writer: EventWriter, moment: Moment, run: str) -> Sequence[LiveEvent]:
     """Add the event to those of a call that has ended."""
     match moment:
         case ToolCallCompleted(call_id, result=str(text), replayed=False) if text.startswith("warning: "):
-            return *events_of_host(moment), LiveEvent("tool.warned", ToolWarnedWire(call_id=call_id, text=text))
+            return *events_of_host(writer, moment, run), LiveEvent(
+                "tool.warned", ToolWarnedWire(call_id=call_id, text=text)
+            )
         case _:
-            return events_of_host(moment)
+            return events_of_host(writer, moment, run)
 
 
-event_writer._build_call_events = build_call_events
+EventWriter._build_call_events = build_call_events
 
 # --- a setting -------------------------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ FILES = (
     Content.from_data(b"png", media_type="image/png", additional_properties={"filename": "plot.png"}),
     Content.from_data(b"%PDF", media_type="application/pdf", additional_properties={"filename": "report.pdf"}),
     Content.from_data(b"sound", media_type="audio/wav"),
-    Content.from_data(b"PK", media_type="application/zip"),
+    Content.from_data(b"P\xff", media_type="application/zip"),
 )
 
 
