@@ -92,7 +92,7 @@ def test_a_turn_that_kills_the_process_fails_and_spares_others(start: Start, mod
     assert "its process died 3 times while the tool 'die' was running" in turn["error"]["message"]
     assert ledger.read_text().splitlines().count("die") == 3
     turn = wait_until(lambda: ended(host, resting))
-    assert (turn["status"], turn["response"]) == ("completed", "Rested.")
+    assert (turn["status"], turn["response"]) == ("completed", "Rested."), turn["error"]
 
 
 @pytest.mark.parametrize("way", ["turn", "entity"])

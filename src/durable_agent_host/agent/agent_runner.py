@@ -51,6 +51,7 @@ from durable_agent_host.agent.run_result import (
     stop_of,
 )
 from durable_agent_host.agent.turn_attempt import TurnAttempt
+from durable_agent_host.agent.warm_up import wait_until_warm
 from durable_agent_host.agent.workflow_agents import AgentSource, is_factory
 from durable_agent_host.concurrency.thread_safe_waiters import Notifier
 from durable_agent_host.errors import (
@@ -314,6 +315,7 @@ class AgentRunner:
         can_postpone = can_postpone and runs.collects is None
         if is_suspect and (ending := self._end_after_deaths(runs, can_postpone=can_postpone)) is not None:
             return ending
+        await wait_until_warm()
         async with self._run_suspect(attempt) if is_suspect and runs.collects is None else nullcontext():
             task = asyncio.create_task(runs.finish(), name=f"turn {runs.start.request.turn_id}")
             stop: Stop | None = None

@@ -184,7 +184,7 @@ def test_changed_arguments_of_an_approval_are_checked_and_reported(tmp_path: Pat
         ]
         assert sorted(paid) == [3, 10]
         assert "changed arguments" in outputs[0]
-        assert "did not run" in outputs[1]
+        assert '"pay" not found' in outputs[1]
         assert "amout" in outputs[1]
         assert outputs[2] == '"paid"'
 
@@ -215,7 +215,7 @@ def test_a_turn_keeps_the_tools_of_its_calls(tmp_path: Path, model: PracticeMode
         request = model.requests()[-1]["body"]
         outputs = [item["output"] for item in request["input"] if item["type"] == "function_call_output"]
         assert outputs[0] == "Kiel"
-        assert "did not run" in outputs[1]
+        assert '"pay" not found' in outputs[1]
         assert "rejected" in outputs[2]
         assert not request.get("tools")
         changed = replace(REQUEST, turn_id="changed")
