@@ -184,7 +184,7 @@ def test_changed_arguments_of_an_approval_are_checked_and_reported(tmp_path: Pat
         ]
         assert sorted(paid) == [3, 10]
         assert "changed arguments" in outputs[0]
-        assert '"pay" not found' in outputs[1]
+        assert "did not run" in outputs[1]
         assert "amout" in outputs[1]
         assert outputs[2] == '"paid"'
 
