@@ -34,7 +34,7 @@ from durable_agent_host.model.journal_entry import ToolCallCompletedEntry
 from durable_agent_host.model.pending_call import PendingCall, PendingKind
 from durable_agent_host.tool_calls import APPROVED_BY
 from durable_agent_host.turn.client_tools import check_fit, tool_result_of
-from durable_agent_host.turn.response_format import STEPS_AT_ONCE
+from durable_agent_host.turn.response_format import STEPS_AT_ONCE, is_same_json
 from durable_agent_host.turn.waiting_status import CALLBACK_SUFFIX, pending_call_id
 from durable_agent_host.turn_log.journal import Journal
 
@@ -130,7 +130,7 @@ class PendingCalls:
             if answer.get("approved") is not True:
                 return deny(f" Reason: {answer['reason']}" if answer.get("reason") else "")
             changed_arguments = answer.get("arguments")
-            if changed_arguments is not None and changed_arguments != arguments:
+            if changed_arguments is not None and not is_same_json(changed_arguments, arguments):
                 arguments = changed_arguments
                 changes += 1
                 changed_by = answer.get("by")
@@ -274,9 +274,9 @@ async def _answer(pending_calls: PendingCalls, request: Content, path: CallPath)
     )
     if answer is None:
         return None
-    response = request.to_function_approval_response(
-        approved=answer.get("approved") is True and answer.get("arguments") in (None, arguments)
-    )
+    changed_arguments = answer.get("arguments")
+    is_unchanged = changed_arguments is None or is_same_json(changed_arguments, arguments)
+    response = request.to_function_approval_response(approved=answer.get("approved") is True and is_unchanged)
     response.additional_properties = {}  # the stamp there belongs to the request's item
     return response
 

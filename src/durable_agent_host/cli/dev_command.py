@@ -6,16 +6,15 @@ import signal
 import subprocess
 import sys
 import webbrowser
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, Final, cast
+from typing import Final
 
 import click
 
-from durable_agent_host.cli.host_command import HINT
+from durable_agent_host.cli.host_command import HINT, read_urls, start_module
 from durable_agent_host.telemetry import DEV
 
-_READY: Final = re.compile(r"ready: (http://\S+)")
 _PRACTICE: Final = {"OPENAI_API_KEY": "practice", "OPENAI_MODEL": "practice"}
 _KEYS: Final = (
     *("OPENAI_API_KEY", "AZURE_OPENAI_ENDPOINT", "FOUNDRY_PROJECT_ENDPOINT", "AZURE_AI_AGENTS_ENDPOINT"),
@@ -47,19 +46,19 @@ def dev(*, app: str, plan: str | None, no_open: bool, verbose: bool, host_argume
     signal.signal(signal.SIGTERM, stop)
     try:
         if plan or not _has_key(Path(app)):
-            model = _start(["practice_model", "--port", "0", *(["--plan", plan] if plan else [])], environment)
+            model = start_module(["practice_model", "--port", "0", *(["--plan", plan] if plan else [])], environment)
             processes.append(model)
-            url = next(_read_urls(model), "")
+            url = next(read_urls(model), "")
             if not url:
                 sys.exit(model.wait())
             environment |= dict.fromkeys(_KEYS, "") | _PRACTICE | {"OPENAI_BASE_URL": url}
             source = f"plans of {plan}" if plan else "no key of a model's service is set"
             print(f"Practice model: {url} ({source})", flush=True)
         options = ["start", "--reload", "--app", app, *(["-v"] if verbose else []), *host_arguments]
-        host = _start(["functions_host", "--called", "durable-agent-host", *options], environment)
+        host = start_module(["functions_host", "--called", "durable-agent-host", *options], environment)
         processes.append(host)
         is_open = no_open or not sys.stdout.isatty()
-        for url in _read_urls(host, show=True):
+        for url in read_urls(host, show=True):
             if not is_open:
                 is_open = webbrowser.open(f"{url}/api/inspector")
         sys.exit(host.wait())
@@ -69,21 +68,6 @@ def dev(*, app: str, plan: str | None, no_open: bool, verbose: bool, host_argume
         stop()
         for process in processes:
             process.wait()
-
-
-def _start(arguments: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", *arguments]
-    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)  # noqa: S603 - our own modules
-
-
-def _read_urls(process: subprocess.Popen[str], *, show: bool = False) -> Iterator[str]:
-    """Yield the URL of each start, until the process closes its output, which is shown or not."""
-    for line in cast("IO[str]", process.stdout):
-        if show:
-            sys.stdout.write(line)
-            sys.stdout.flush()
-        if match := _READY.search(line):
-            yield match[1]
 
 
 def _has_key(app_dir: Path) -> bool:

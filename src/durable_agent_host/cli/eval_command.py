@@ -6,9 +6,8 @@ on the embedded host, with its state in a temporary folder; with ``--url`` the c
 
 import asyncio
 import json
+import os
 import re
-import socket
-import subprocess
 import sys
 import tempfile
 import time
@@ -16,6 +15,7 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Thread
 from typing import Any, Final, Literal, NoReturn, cast
 from xml.etree import ElementTree as ET
 
@@ -25,11 +25,10 @@ from jsonschema import Draft202012Validator
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from durable_agent_host.agent_client import AgentClient
-from durable_agent_host.cli.host_command import OK, PROBLEMS_FOUND, CommandError, printable
+from durable_agent_host.cli.host_command import OK, PROBLEMS_FOUND, CommandError, printable, read_urls, start_module
 from durable_agent_host.errors import AgentClientError
 from durable_agent_host.turn import turn_events
 
-_START_SECONDS: Final = 60.0
 _VERDICT: Final = {
     "type": "object",
     "properties": {"passes": {"type": "boolean"}, "reason": {"type": "string"}},
@@ -132,32 +131,21 @@ def _running(app_dir: Path, url: str | None) -> Generator[str]:
     if url is not None:
         yield url
         return
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
     with tempfile.TemporaryDirectory(prefix="eval-") as folder:
         log = Path(folder, "log.txt")
-        arguments = ["start", "--app", str(app_dir), "--port", str(port), "--data", str(Path(folder, "data"))]
-        with log.open("wb") as output:
-            command = [sys.executable, "-m", "durable_agent_host", *arguments]
-            process = subprocess.Popen(command, stdout=output, stderr=output)  # noqa: S603 - this program
+        options = ["--app", str(app_dir), "--port", "0", "--data", str(Path(folder, "data"))]
+        with log.open("w", encoding="utf-8") as errors:
+            process = start_module(["functions_host", "start", *options], os.environ, errors)
+        urls = read_urls(process)
         try:
-            _wait_until_ready(process, port, log)
-            yield f"http://127.0.0.1:{port}"
+            app_url = next(urls, "")
+            if not app_url:
+                raise CommandError(f"the app did not start:\n{log.read_text(encoding='utf-8').strip()}")
+            Thread(target=list, args=(urls,), daemon=True).start()  # reads what the app prints
+            yield app_url
         finally:
             process.terminate()
             process.wait()
-
-
-def _wait_until_ready(process: "subprocess.Popen[bytes]", port: int, log: Path) -> None:
-    deadline = time.monotonic() + _START_SECONDS
-    while process.poll() is None and time.monotonic() < deadline:
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        time.sleep(0.05)
-    process.kill()
-    raise CommandError(f"the app did not start:\n{log.read_text(errors='replace').strip()}")
 
 
 async def _play_all(url: str, key: str | None, cases: Sequence[_Case]) -> list[_Result]:

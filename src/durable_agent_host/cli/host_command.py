@@ -2,12 +2,14 @@
 
 import asyncio
 import os
+import re
 import shlex
+import subprocess
 import sys
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping, Sequence
 from functools import wraps
 from http import HTTPStatus
-from typing import Any, Final, NoReturn
+from typing import IO, Any, Final, NoReturn, cast
 from urllib.parse import urlsplit
 
 import click
@@ -26,6 +28,7 @@ INTERRUPTED: Final = 130
 CLOSED_PIPE: Final = 141
 """The exit status when nobody reads the output any more, as shells report it of other programs."""
 
+_READY: Final = re.compile(r"ready: (http://\S+)")
 _PICTURES: Final = {
     **{code: 0x2400 + code for code in range(0x20) if chr(code) not in "\n\t"},
     0x7F: 0x2421,
@@ -140,3 +143,21 @@ def _parse_header(header: str) -> tuple[str, str]:
     if not name or not colon:
         raise CommandError("--header has no colon: give 'NAME: VALUE', such as 'Authorization: Bearer TOKEN'")
     return name, value
+
+
+def start_module(
+    arguments: Sequence[str], environment: Mapping[str, str], stderr: IO[str] | None = None
+) -> subprocess.Popen[str]:
+    """Start a module of this project's, whose output is to be read."""
+    command = [sys.executable, "-m", *arguments]
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=stderr, text=True)  # noqa: S603 - our own modules
+
+
+def read_urls(process: subprocess.Popen[str], *, show: bool = False) -> Iterator[str]:
+    """Yield the URL of each start, until the process closes its output, which is shown or not."""
+    for line in cast("IO[str]", process.stdout):
+        if show:
+            sys.stdout.write(line)
+            sys.stdout.flush()
+        if match := _READY.search(line):
+            yield match[1]

@@ -46,6 +46,11 @@ class TooMuchToCheckError(Exception):
     """An answer cannot be checked against its format in a few steps."""
 
 
+def is_same_json(left: Any, right: Any) -> bool:
+    """Compare JSON by value: ``1`` and ``1.0`` are the same number, ``true`` is none."""
+    return cast("Any", validators.Draft202012Validator({"const": left})).is_valid(right)
+
+
 def schema_of(response_format: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the schema in a response format.
 

@@ -191,6 +191,27 @@ def test_changed_arguments_of_an_approval_are_checked_and_reported(tmp_path: Pat
     scenario(tmp_path, play)
 
 
+def test_an_approver_changes_a_number_into_true(tmp_path: Path, model: PracticeModel):
+    """Python takes them for equal, JSON does not: the tool gets what the person gave."""
+    switched: list[Any] = []
+
+    @tool(approval_mode="always_require", schema={"type": "object", "properties": {"on": {}}})
+    def switch(on: Any) -> str:
+        """Switch."""
+        switched.append(on)
+        return "switched"
+
+    async def play(log: SqliteTurnLog) -> None:
+        model.plan({"calls": [{"name": "switch", "arguments": {"on": 1}}]}, {"text": "Done."})
+        agent_runner = runner(model, log, switch)
+        (call,) = (await agent_runner.run(Session(), REQUEST)).pending
+        approval = {call["call_id"]: {"approved": True, "arguments": {"on": True}}}
+        assert (await agent_runner.run(Session(), REQUEST, approval)).status == "completed"
+        assert [type(value) for value in switched] == [bool]
+
+    scenario(tmp_path, play)
+
+
 def test_a_turn_keeps_the_tools_of_its_calls(tmp_path: Path, model: PracticeModel):
     """A deployment removes the tools of waiting calls: a client's result counts, and an approved tool did not run."""
     locate = FunctionTool(name="locate", func=None, input_model={"type": "object", "properties": {}})
