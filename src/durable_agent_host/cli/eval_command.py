@@ -113,7 +113,9 @@ def _read_cases(file: Path) -> list[_Case]:
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise CommandError(f"{file} is no YAML: {error}") from None
     if not isinstance(document, list) or not document:
-        raise CommandError(f"{file} has no list of cases: see docs/guides/evaluation.md")
+        raise CommandError(
+            f"{file} has no list of cases, such as: - {{name: greets, agent: Helper, messages: [Hi], answer: Hello.}}"
+        )
     cases: list[_Case] = []
     for number, item in enumerate(cast("list[Any]", document), 1):
         try:
