@@ -50,9 +50,9 @@ def find_client_calls(messages: Sequence[Message]) -> list[ClientCall]:
 
 
 def read_client_call(item: Item) -> HostedCall | None:
-    """Return the call of an item that the client runs; None of any other item."""
+    """Return the call of an item that the client runs; None of any other item, and of one that was cut off."""
     arguments = _ARGUMENTS.get(str(item.get("type")))
-    if arguments is None:
+    if arguments is None or item.get("status") == "incomplete":
         return None
     name = item.get("name") or item["type"].removesuffix("_call")
     return HostedCall(str(item.get("call_id")), name, arguments(item))
