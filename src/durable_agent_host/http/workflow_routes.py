@@ -173,20 +173,22 @@ class WorkflowRoute:
                 body=await read_body(request.headers, stream, self._limit, count)
             )
         try:
-            answer = await upstream(await self._mark(authorized_request, turns))
+            marked_request = await self._mark(authorized_request, turns)
         except RecursionError:
-            if not authorized_request.body:
-                raise
             raise RequestError("the body is JSON that is nested too deeply") from None
+        try:
+            answer = await upstream(marked_request)
         except Exception:  # the SDK has no type for a run that cannot be started
             run_id = (
                 authorized_request.query[_RUN_ID]
                 if self._action == "workflow.run" and _RUN_ID in workflow_request.query
                 else ""
             )
-            if not run_id or not await turns.is_at_work(run_id):
+            if not run_id:
                 raise
-            return problem(HTTPStatus.CONFLICT, _AT_WORK.format(run_id))
+            if await turns.is_at_work(run_id):
+                return problem(HTTPStatus.CONFLICT, _AT_WORK.format(run_id))
+            answer = await upstream(marked_request)  # it may just have ended
         return _without_stacks(answer)
 
     async def _enter(self, workflow_request: WorkflowRequest, turns: TurnClient) -> WorkflowRequest:
