@@ -108,30 +108,33 @@ class DurableAgentApp(AgentFunctionApp):
     of orchestrations have the given ids. The routes of agents, the entity and the waiting are ours.
 
     Args:
-        agents: agents to host; each needs a name of letters, digits, ``_`` and ``-``. For an agent that keeps a
-            conversation in itself, as a workflow does, pass a function that builds it.
-        workflow, workflows: one workflow to host, or several.
-        http_auth_level: who may call the routes; health is always open.
-        enable_health_check: whether to serve ``GET /health``.
-        enable_http_endpoints: whether agents are reachable by HTTP; `add_agent` overrides it.
+        agents: agents to host: an ``Agent``, any object with a ``name`` and a ``run``, or a function that builds the
+            agent, as a workflow needs. Names have letters, digits, ``_`` and ``-``.
+        workflow, workflows: one workflow to host, or several, with the routes of ``AgentFunctionApp``.
+        http_auth_level: who may call the routes, by default holders of a function key; ``GET /api/health`` is open.
+        enable_health_check: whether to serve ``GET /api/health``, by default True.
+        enable_http_endpoints: whether agents are reachable by HTTP, by default True.
         max_poll_retries, poll_interval_seconds: accepted for compatibility, without effect.
-        enable_mcp_tool_trigger: whether agents are MCP tools.
-        default_callback: receives every update of agents added without a callback.
-        settings: by default read from the environment.
-        entity_class: a subclass of `DurableAgentEntity`, to add operations or change what is stored.
-        identify: identifies the caller over HTTP and MCP, who then owns the sessions they begin. By default nobody.
+        enable_mcp_tool_trigger: whether agents are MCP tools, by default False.
+        default_callback: receives every update of agents that were added without a callback.
+        settings: a ``Settings``, by default read from the environment.
+        entity_class: a subclass of ``DurableAgentEntity``, to add operations or change what is stored.
+        identify: identifies the caller, who then owns the sessions that they begin. By default nobody is known.
         authorize: lets callers other than the owner into a session; by default nobody.
-        allowed_options: options that clients may set for a turn: name → True, or a list of values; by default none.
-        allow_client_tools: whether requests may bring tools that the client runs.
-        observers: receive every moment of every turn; provisional, see `durable_agent_host.agent.observer`.
+        allowed_options: which ``options`` clients may set for a turn: name → True for any value, or a list of values;
+            by default none.
+        allow_client_tools: whether requests may bring tools that the client runs, by default True.
+        observers: see every moment of every turn; provisional.
         compaction: the framework's strategy for agents without a compaction of their own.
-        session_ttl: how long sessions are kept after last use, seconds or a timedelta; 0 for ever; else the setting.
-        budgets: what agents without budgets of their own may spend.
+        session_ttl: how long a session is kept after its last use: seconds or a ``timedelta``, 0 for ever; by default
+            the setting.
+        budgets: what agents without budgets of their own may spend, a ``Budgets``; by default without limits.
         fallbacks: chat clients that answer, in order, when an agent's service does not; for agents without their own.
-        enable_inspector: whether to serve the page ``GET /inspector``, where agents are reachable by HTTP.
+        enable_inspector: whether to serve the page ``GET /api/inspector``, by default True.
         redact: returns a content without what must not be kept or shown; for agents without a function of their own.
-        notify: is called with a `Notification` when a turn waits or has ended; or a URL, which gets it signed.
-        response_retries: how often a model is asked again for an answer that does not fit ``response_format``.
+        notify: a function that gets a ``Notification`` when a turn waits or has ended; or a URL, which gets it signed.
+        response_retries: how often a model is asked again for an answer that does not fit its ``response_format``, by
+            default 1.
 
     Raises:
         RegistrationError: an agent's name is missing, unusable or taken, or a time to live is invalid.

@@ -37,58 +37,47 @@ class Settings(ResponseLimits):
     The limits on a turn are in `durable_agent_host.model.turn`.
 
     Attributes:
-        wait_seconds: how long ``run`` waits for the answer before it returns 504 with the turn's URL. Seconds,
-            default 200: Azure's front end cuts a request at 230 s.
-        max_request_bytes: largest body that ``run`` accepts; 413 above. Bytes, default 4 MiB: a text message
-            with room to spare, and well under the 100 MB of the Functions host.
-        max_upload_bytes: largest file that can be uploaded, and largest form that ``run`` accepts; 413 above. Bytes,
-            default 32 MiB: the maximum of model services, and well under the 100 MB of the Functions host.
-        max_queued_turns: how many turns of one session may wait; 429 above. Default 50: stops a client that retries in
-            a loop before it fills the session.
-        max_receipts: how many ended turns a session remembers, for clients that retry. Default 200.
-        approval_timeout_seconds: how long a pending call waits for its answer. Seconds,
-            default 518400 (6 days), at most the retention of a turn's log, which a waiting turn still needs.
-        kept_call_bytes: bytes kept of one request to a model's service and of one answer; 0 keeps no model calls.
-            Default 256 KiB.
-        activity_attempts: maximum attempts at a turn's activity when it fails for reasons other than the agent,
-            including the platform's, with pauses of 2 and 8 seconds; and after how many deaths of its process in a row
-            a turn fails that has finished no call between. Default 3.
-        crash_retry_seconds: how long a turn waits, and others go first, after the second of these deaths and later
-            ones; half of it is random. Seconds, default 20.
-        turn_timeout_seconds: how long an agent may work on a turn before the turn fails, with the waits that a model's
-            service asks for; after a wait for answers and after a crash it counts anew. Seconds, default 1800: on
-            Azure, ``functionTimeout`` of host.json must be longer.
-        model_attempts: maximum attempts at a model call on transient failures: 429, 5xx, a broken connection. Default
-            5; 1 for no retries.
-        model_retry_seconds: the wait before the second attempt, half of it random; doubled each time. Seconds,
-            default 0.5.
-        model_retry_most_seconds: the longest wait in the process; if a service asks for a longer one, the turn waits
-            without a process. Seconds, default 30.
+        wait_seconds: how long ``run`` waits for the answer before it returns 504 with the turn's URL; Azure's front end
+            cuts a request at 230 s.
+        max_request_bytes: the largest request body that is not a form; 413 above.
+        max_upload_bytes: the largest upload, and the largest form of ``run``; 413 above.
+        max_queued_turns: how many turns of one session may wait; 429 above.
+        max_receipts: how many ended turns a session remembers, for clients that retry.
+        approval_timeout_seconds: how long a pending call waits for its answer; at most the retention of the turn log.
+        kept_call_bytes: how much is kept of each request to a model's service and of each answer; 0 keeps nothing.
+        activity_attempts: the most attempts at a turn when the platform fails; and after how many deaths of its process
+            in a row, without a finished call between, a turn fails.
+        crash_retry_seconds: how long a turn waits, and others go first, after the second death of its process in a row
+            and later ones; half of it is random.
+        turn_timeout_seconds: how long an agent may work on a turn, with the waits that a model's service asks for; a
+            wait for a person does not count. ``functionTimeout`` of ``host.json`` must be longer.
+        model_attempts: the most attempts at a model call on 429, 5xx or a broken connection; 1 for no retries.
+        model_retry_seconds: the wait before the second attempt, half of it random; doubled each time.
+        model_retry_most_seconds: the longest wait in the process; if a service asks for a longer one, the turn is
+            postponed.
         turn_log: where turns are logged while they run: ``sqlite:PATH``, ``blob`` (the app's storage account) or
-            ``redis://…``. Empty, the default: a file beside the embedded host's own, else ``blob``.
-        turn_log_retention_hours: how long a turn's log is kept after its last entry; after that, clients get only the
-            answer. Hours, default 168 (7 days).
+            ``redis://…`` (extra ``redis``). By default a file next to the embedded host's own, otherwise ``blob``.
+        turn_log_retention_hours: how long the log of a turn is kept after its last entry, with its events, steps and
+            model calls.
         segments: where older messages and large contents are stored: ``sqlite:PATH`` or ``blob`` (the app's storage
-            account). Empty, the default: a file beside the embedded host's own, else ``blob``.
-        encryption_keys: the first key encrypts stored data: ``ID=KEY``, several separated by commas; the others decrypt
-            what they have encrypted. A key is 32 bytes in base64. Empty, the default: nothing is encrypted.
-        encryption_plaintext: how an app with keys treats unencrypted stored values: ``read`` them as they are, or
-            ``refuse``. Default ``read``, for data stored before there were keys.
-        turn_retention_hours: how long the orchestration of an ended turn is kept; after that, the session's receipt
-            answers for it. Hours, default 24: longer than a client waits.
-        session_ttl_seconds: how long a session is kept after its last use, unless app or agent set another time.
-            Seconds, default 0: for ever.
-        piece_grace_seconds: how long a stored part of a conversation is kept that no session refers to: longer than a
-            fork, a sweep, or a store failure during an import takes. Seconds, default 3600.
-        maintenance_schedule: when expired sessions, ended turns and unreferenced blobs are deleted, as a timer
-            trigger's schedule: six fields, or ``off``. Default every 15 minutes.
-        adopt_sessions: who may take over sessions without an owner, in an app that identifies its callers:
-            ``anybody``, ``nobody`` or ``role:NAME``. Default ``anybody``, for sessions older than owners.
-        max_arriving_bytes: how much of large bodies may be arriving at once in one process; 429 above. Bytes, default
-            256 MiB: eight of the largest uploads.
-        notify_secret: signs the notifications that are sent to a URL: ``whsec_`` and base64; several
-            separated by commas, while a receiver changes from one to another. Empty, the default, for apps
-            that notify no URL.
+            account). By default a file next to the embedded host's own, otherwise ``blob``.
+        encryption_keys: keys that encrypt stored data: ``ID=KEY``, several separated by commas; the first encrypts. A
+            key is 32 bytes in base64. By default nothing is encrypted.
+        encryption_plaintext: how an app with keys treats unencrypted stored data: ``read`` or ``refuse``.
+        turn_retention_hours: how long the orchestration of an ended turn is kept; the session's receipt answers for the
+            turn afterwards.
+        session_ttl_seconds: how long a session is kept after its last use, 0 for ever, unless the app or the agent sets
+            another time.
+        piece_grace_seconds: how long stored data to which no session refers are kept: longer than a fork takes, and
+            than an import may pause.
+        maintenance_schedule: when expired data are deleted: ``{second} {minute} {hour} {day} {month} {weekday}``, or
+            ``off``.
+        adopt_sessions: for whom sessions without an owner exist, in an app that identifies its callers: ``anybody``,
+            ``nobody`` or ``role:NAME``.
+        max_arriving_bytes: how many bytes of large bodies may be arriving at one process, without the first 64 KiB of
+            each; 429 above.
+        notify_secret: signs notifications that are sent to a URL, which need it: ``whsec_`` and base64; several
+            separated by commas.
     """
 
     wait_seconds: float = 200.0

@@ -81,8 +81,9 @@ def test_code_in_documents_can_be_read():
 def test_generated_pages_are_current():
     """`./scripts/reference` has been run, and the site's navigation has every page."""
     reference = runpy.run_path(str(ROOT / "scripts/supply/reference.py"))
-    for name, page in (("cli_page", "CLI"), ("http_page", "HTTP"), ("llms_text", "LLMS")):
-        assert reference[name]() == reference[page].read_text(), "run ./scripts/reference"
+    for page in ("CLI", "HTTP", "PYTHON", "SETTINGS"):
+        assert reference[f"{page.lower()}_page"]() == reference[page].read_text(), "run ./scripts/reference"
+    assert reference["llms_text"]() == reference["LLMS"].read_text(), "run ./scripts/reference"
     pages = {
         name.removeprefix("docs/") for name in tracked_files() if name.startswith("docs/") and name.endswith(".md")
     }

@@ -14,10 +14,10 @@ class ResponseLimits:
     """Limits of a turn; each is a setting. A turn that exceeds one fails, and names the setting.
 
     Attributes:
-        answer_seconds: from a model call to the end of its answer, even while data arrives.
-        max_model_calls: of one turn.
-        max_calls_at_once: tool calls of one answer.
-        max_tool_result_bytes: of one tool call; the model receives a note that the result was too large.
+        answer_seconds: the longest time from a model call to the end of its answer, even while data arrives.
+        max_model_calls: the most model calls of a turn.
+        max_calls_at_once: the most tool calls of an answer.
+        max_tool_result_bytes: the largest result of a tool call; of a larger one, the model is told so instead.
     """
 
     answer_seconds: float = 1200.0

@@ -22,7 +22,11 @@ class WaitingCallWire(TypedDict):
 
 
 class WaitStepWire(TypedDict):
-    """From the request until the first attempt, while a person is asked, or before an attempt, for a cause."""
+    """The turn waits, for the `reason`.
+
+    `queue`: from the request until the first attempt. `person`: for answers to its `calls`. `retry`: before an
+    attempt, for a `cause`.
+    """
 
     kind: Literal["wait"]
     reason: Literal["queue", "person", "retry"]
@@ -34,7 +38,10 @@ class WaitStepWire(TypedDict):
 
 
 class AttemptStepWire(TypedDict):
-    """An attempt; it has crashed when no end was written. What it found in the journal is not run again."""
+    """An attempt; `crashed` when no end was written: its process died, or another one took over.
+
+    What it found in the journal is replayed and not run again. `suspended` waits for answers.
+    """
 
     kind: Literal["attempt"]
     number: int
@@ -57,7 +64,13 @@ class ModelResponseWire(TypedDict, total=False):
 
 
 class ModelCallStepWire(ModelResponseWire):
-    """A model call; a lost one was cut off, and is made again unless the turn has ended."""
+    """A model call, from when its request was sent; the outcome is null while it is open.
+
+    `lost`: it was cut off, and is made again unless the turn has ended. `cancelled`: with the turn, which keeps its
+    output. `failed`, with the `reason`: the turn fails. `rejected`: why its answer does not fit `response_format`.
+    `background`: the service continued it. `client`: the fallback that answered. `context_edits`: what the service left
+    out of the request. The `cost` is at the current prices.
+    """
 
     kind: Literal["model_call"]
     position: int
@@ -95,7 +108,13 @@ class RaisedWire(FrameWire):
 
 
 class ToolCallStepWire(TypedDict):
-    """A tool call, by the model call of the turn's agent at `position`, or by one of an agent within it at `path`."""
+    """A tool call, by the model call at `position`, or of an agent within the agent at `path`.
+
+    `runs_in` is `host`, or `service` for tools of the model's service. The outcome is that of `tool.completed`,
+    `cancelled` with the turn, `deferred` while its result is to come later, null while it runs. The result has at most
+    4,000 characters. `in_doubt`: it was running when an attempt crashed. `raised`: the type of the exception, and file,
+    line and function of the app, with the `frames` if there are several, the innermost last.
+    """
 
     kind: Literal["tool_call"]
     call_id: str
@@ -128,7 +147,7 @@ class StrategyCallStepWire(ModelResponseWire):
 
 
 class MessageStepWire(TypedDict):
-    """A message to the running turn that the model call at `position` is about to get."""
+    """A message to the running turn, which the model call at `position` is about to get."""
 
     kind: Literal["message"]
     position: int
@@ -151,7 +170,7 @@ class FallbackStepWire(TypedDict):
 
 
 class InnerCallStepWire(ModelResponseWire):
-    """A model call of an agent within the agent; `reason` says why it failed."""
+    """A model call of an agent within the agent; `reason` says why it failed, `wait_seconds` when it is made again."""
 
     kind: Literal["inner_call"]
     path: str
@@ -162,7 +181,10 @@ class InnerCallStepWire(ModelResponseWire):
 
 
 class RetryStepWire(TypedDict):
-    """A model call has failed, and is made again; `repeats_run` when the agent is run again for it."""
+    """A model call has failed, and is made again; `repeats_run` when the agent is run again for it, from the journal.
+
+    It has `usage` where the service has counted tokens all the same.
+    """
 
     kind: Literal["retry"]
     position: int | None
@@ -177,7 +199,7 @@ class RetryStepWire(TypedDict):
 
 
 class RestartStepWire(TypedDict):
-    """Clients were told to discard text from an event on."""
+    """Clients were told to discard the text of the events from `discard_from` on."""
 
     kind: Literal["restart"]
     attempt: int

@@ -49,7 +49,10 @@ class TurnStartedWire(TypedDict):
 
 
 class TextWire(TypedDict):
-    """A text that continues the text of the events of its name before."""
+    """The text continues that of the events of its name before.
+
+    Between two messages of the answer, it is the blank line that separates them.
+    """
 
     text: str
 
@@ -84,7 +87,7 @@ class ResponseMessageWire(TypedDict):
 
 
 class MessageStartedWire(TypedDict):
-    """A message of the answer starts."""
+    """A message of the answer starts, the first with index 0; the author is the agent of a workflow that writes it."""
 
     index: int
     author: NotRequired[str]
@@ -100,9 +103,10 @@ class MessageCompletedWire(TypedDict):
 
 
 class ToolStartedWire(TypedDict):
-    """A tool call starts; its arguments are as the tool gets them, or as the model wrote them, or null.
+    """A tool call starts.
 
-    One that `waits` is followed by its `call.pending`; it has the arguments that are asked about.
+    The arguments are as the tool gets them; of a tool of the model's service, as the model wrote them; null while
+    unknown. One that `waits` is followed by its `call.pending`, and not started a second time.
     """
 
     call_id: str
@@ -112,13 +116,13 @@ class ToolStartedWire(TypedDict):
 
 
 class ToolDeltaWire(TextWire):
-    """A chunk of what a hosted tool is to do, as code."""
+    """A chunk of the code that a tool of the model's service is to run."""
 
     call_id: str
 
 
 class ToolProgressWire(TypedDict):
-    """How far a running tool is; the fraction is from 0 to 1."""
+    """How far a running tool is, for people; the fraction is from 0 to 1, or null."""
 
     call_id: str
     text: str
@@ -126,10 +130,13 @@ class ToolProgressWire(TypedDict):
 
 
 class ToolCompletedWire(TypedDict):
-    """A tool call has ended; the result is shortened.
+    """A tool call has ended. The result has at most 500 characters, with files and images by name.
 
-    The rest is what the event of its start did not have. `approval_request_id` is the id under which a call of a tool
-    that runs at the service was approved.
+    The outcome is `success`, `error`, `invalid_arguments`, `denied` (by a person), `not_run` (the answer was cut off or
+    refused, or the model's service did not run it), `unknown` (in doubt after a crash, a lost connection or a gateway's
+    error), `unreachable` (its MCP server does not answer, so it did not run), `terminated` or `input_required` (by the
+    app's middleware). Of a tool of the model's service, `arguments` are the final ones, `files` those that it made, and
+    `approval_request_id` the approval that it needed.
     """
 
     call_id: str
@@ -144,13 +151,13 @@ ReplyOutcome = Literal["approved", "denied", "result", "error", "expired"]
 
 
 class CallPendingWire(PendingCallWire):
-    """A call waits for an answer, which `answer_url` takes; stored events do not have it."""
+    """A call waits for an answer, which `answer_url` takes. It comes as soon as the model has asked."""
 
     answer_url: NotRequired[str]
 
 
 class CallRepliedWire(TypedDict):
-    """A pending call has its answer, which is not in the event."""
+    """A pending call has its answer: `approved`, `denied`, `result`, `error` or `expired`."""
 
     call_id: str
     kind: PendingKind
@@ -161,7 +168,7 @@ class CallRepliedWire(TypedDict):
 
 
 class TurnWaitingWire(TypedDict):
-    """The turn does nothing until its pending calls are answered."""
+    """Nothing runs until the pending calls are answered; the stream stays open."""
 
     turn_id: str
     session_id: str
@@ -178,7 +185,11 @@ class TurnPostponedWire(TypedDict):
 
 
 class NestedWire(TypedDict):
-    """An event of an agent within the turn's agent: of the run with this path, or a message of the model call."""
+    """An event of an agent within the agent: of the run with this path, or a message of the model call with it.
+
+    Messages come whole, with an index from 0 in each call and without files. The query parameter `inner=false` leaves
+    these events out.
+    """
 
     path: str
     event: Literal["message.completed", "tool.started", "tool.progress", "tool.completed"]
@@ -186,7 +197,10 @@ class NestedWire(TypedDict):
 
 
 class TurnRestartedWire(TypedDict):
-    """The text of all events from this id on is sent again: discard it."""
+    """Discard the text of all events whose id is `discard_from` or more: it is sent again.
+
+    The process died during a model call, the stream broke, or the answer did not fit `response_format`.
+    """
 
     discard_from: int
 
@@ -219,9 +233,10 @@ class AnswerMessagesWire(TypedDict):
 
 
 class RunAnswerWire(TurnIdentityWire, AnswerEndWire, AnswerMessagesWire):
-    """The JSON answer of ``run``, and the data of a turn's last event.
+    """The JSON answer of `run`, and the data of the last event of a turn that was completed or cancelled.
 
-    `value` repeats a structured answer; `redacted` says that something of the turn was redacted.
+    `response` is the text of all `messages`, `message` that of the request, `value` the answer that fits
+    `response_format`; `redacted` says that something of the turn was redacted.
     """
 
     response: str
@@ -254,7 +269,7 @@ class ProblemTurnWire(TypedDict, total=False):
 
 
 class ProblemWire(ProblemTurnWire):
-    """Why there is no answer, and what to do (RFC 9457); `error` repeats `detail`."""
+    """The turn has no answer: why, and what to do (RFC 9457); `error` repeats `detail`."""
 
     type: Literal["about:blank"]
     title: str
