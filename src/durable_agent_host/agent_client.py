@@ -136,6 +136,7 @@ class AgentClient:
         key: function key, for a host that requires one.
         headers: further ones, such as those by which the app identifies its callers.
         transport: carries the requests; by default HTTP.
+        patience_seconds: how long a host that has answered before may be unreachable; its turns continue meanwhile.
     """
 
     def __init__(
@@ -145,11 +146,13 @@ class AgentClient:
         key: str | None = None,
         headers: Mapping[str, str] | None = None,
         transport: httpx2.AsyncBaseTransport | None = None,
+        patience_seconds: float = PATIENCE_SECONDS,
     ) -> None:
         self._base = base_url.rstrip("/") + ("" if urlsplit(base_url).path.strip("/") else "/api")
         key_header = {"x-functions-key": key} if key else {}
         self._http = httpx2.AsyncClient(headers=key_header | dict(headers or {}), timeout=_TIMEOUT, transport=transport)
         self._has_connected = False
+        self._patience_seconds = patience_seconds
 
     async def __aenter__(self) -> Self:
         return self
@@ -400,7 +403,7 @@ class AgentClient:
         self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
     ) -> Mapping[str, Any]:
         """Send a request until it is answered."""
-        outage = _Outage()
+        outage = _Outage(self._patience_seconds)
         while True:
             try:
                 response = await self._send(method, path, body, headers or {})
@@ -414,7 +417,7 @@ class AgentClient:
         self, method: str, path: str, body: Any, headers: Mapping[str, str], last_id: int | None
     ) -> AsyncGenerator[TurnEvent]:
         """Yield the events after one, over lost connections, until the turn's last."""
-        outage = _Outage()
+        outage = _Outage(self._patience_seconds)
         while True:
             resume = {} if last_id is None else {"last-event-id": str(last_id)}
             try:
@@ -488,14 +491,16 @@ async def _read_events(response: httpx2.Response) -> AsyncGenerator[TurnEvent]:
 class _Outage:
     """The time for which a host is unreachable."""
 
-    def __init__(self) -> None:
+    def __init__(self, patience_seconds: float) -> None:
+        self._patience_seconds = patience_seconds
         self._since: float | None = None
         self._pause_seconds = _FIRST_PAUSE_SECONDS
 
     async def wait(self, error: AgentClientError, *, can_wait: bool) -> None:
         """Pause before the next attempt; raise the error when it has lasted too long."""
         now = time.monotonic()
-        if not can_wait or (self._since is not None and now - self._since > PATIENCE_SECONDS):
+        since = now if self._since is None else self._since
+        if not can_wait or now - since >= self._patience_seconds:
             raise error
         if self._since is None:
             self._since = now
@@ -577,7 +582,12 @@ def _error_of(response: httpx2.Response) -> AgentClientError:
         problem = _json_of(response)
         is_later = response.status_code == HTTPStatus.SERVICE_UNAVAILABLE and "retry-after" in response.headers
         kind = HostUnreachableError if is_later else AgentClientError
-        return kind(str(problem.get("detail")), status=response.status_code, problem=problem)
+        return kind(
+            str(problem.get("detail")),
+            status=response.status_code,
+            problem=problem,
+            retry_after=response.headers.get("retry-after"),
+        )
     message = f"the host answered {response.status_code} {response.reason_phrase}: {response.text[:200].strip()}"
     kind = HostUnreachableError if response.status_code in _OF_GATEWAYS else AgentClientError
     return kind(message, status=response.status_code)

@@ -81,11 +81,12 @@ from durable_agent_host.model.access import ERASURE, MAINTENANCE
 from durable_agent_host.model.budget import Budgets
 from durable_agent_host.model.conversation_file import ServiceFilesOf, no_files
 from durable_agent_host.model.principal import THE_APP, Owner, Principal
+from durable_agent_host.protocols.dialects import DIALECT_ROUTES, DIALECTS
 from durable_agent_host.protocols.mcp import TOOL_PROPERTIES, answer_tool_call, identify_caller
 from durable_agent_host.providers.registry import provider_for
 from durable_agent_host.redaction import add_known_secrets, find_secrets
 from durable_agent_host.segments.turn_data_storage import TurnDataStorage
-from durable_agent_host.settings import NO_MAINTENANCE, Settings
+from durable_agent_host.settings import NO_MAINTENANCE, ON, Settings
 from durable_agent_host.store_factory import StoreFactory, choose_turn_log, stores_of
 from durable_agent_host.telemetry import DEV
 from durable_agent_host.telemetry.telemetry_observers import report_end, turn_observers
@@ -206,7 +207,7 @@ class DurableAgentApp(AgentFunctionApp):
         self._register_turns()
         self._has_agent_routes = False
         if enable_http_endpoints or self._public:
-            self._register_routes("agents", "workflows")
+            self._register_routes("agents", "workflows", *DIALECTS)
         if enable_health_check:
             self._register_routes("health")
 
@@ -387,7 +388,7 @@ class DurableAgentApp(AgentFunctionApp):
         if enable_http_endpoint:
             self._public[agent_name] = getattr(agent, "description", None)
             if self._has_agent_routes is False:
-                self._register_routes("agents", "workflows")
+                self._register_routes("agents", "workflows", *DIALECTS)
         super()._setup_agent_functions(agent, agent_name, callback, False, enable_mcp_tool_trigger)
 
     def _handler_context(self) -> HandlerContext:
@@ -409,6 +410,7 @@ class DurableAgentApp(AgentFunctionApp):
             "agents": True,
             "health": self.enable_health_check,
             "workflows": bool(self.workflows),
+            **{name: getattr(self.settings, name) == ON for name in DIALECTS},
         }
         return frozenset(part for part, is_served in parts.items() if is_served)
 
@@ -416,7 +418,8 @@ class DurableAgentApp(AgentFunctionApp):
         """Register the routes of those parts that the app has, once."""
         host = self._handler_context()
         is_health = "health" in parts
-        for route in (candidate for candidate in ROUTES if candidate.part in self._list_parts().intersection(parts)):
+        parts_here = self._list_parts().intersection(parts)
+        for route in (candidate for candidate in (*ROUTES, *DIALECT_ROUTES) if candidate.part in parts_here):
             register_route(
                 cast("DFApp", self),
                 name=route.name,

@@ -184,14 +184,23 @@ class AgentClientError(DurableAgentHostError):
     Attributes:
         status: of the HTTP answer; 0 without one.
         problem: the answer's body, if it is a problem; it names the turn if there is one.
+        retry_after: when to ask again, as the answer says; None where it does not.
         idempotency_key: of the run or stream; the same call with it is the same turn.
     """
 
     idempotency_key: str | None = None
 
-    def __init__(self, message: str, *, status: int = 0, problem: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int = 0,
+        problem: Mapping[str, Any] | None = None,
+        retry_after: str | None = None,
+    ) -> None:
         super().__init__(message)
         self.status = status
+        self.retry_after = retry_after
         self.problem = problem or {}
 
     @property

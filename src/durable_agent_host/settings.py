@@ -18,6 +18,8 @@ NO_MAINTENANCE = "off"
 NOBODY = "nobody"
 READ_PLAINTEXT = "read"
 REJECT_PLAINTEXT = "refuse"
+ON = "on"
+OFF = "off"
 _ROLE = "role:"
 _SCHEDULE_FIELDS: Final = "{second} {minute} {hour} {day} {month} {weekday}"
 _NEARNESS_OF_OTHERS = 0.9
@@ -26,6 +28,9 @@ _NEARNESS_OF_OTHERS = 0.9
 _CHOICES = {
     "adopt_sessions": (ANYBODY, NOBODY, _ROLE + "NAME"),
     "encryption_plaintext": (READ_PLAINTEXT, REJECT_PLAINTEXT),
+    "openai": (ON, OFF),
+    "agui": (ON, OFF),
+    "aisdk": (ON, OFF),
 }
 _MAY_BE_ZERO = frozenset({"session_ttl_seconds", "kept_call_bytes"})
 
@@ -78,6 +83,9 @@ class Settings(ResponseLimits):
             each; 429 above.
         notify_secret: signs notifications that are sent to a URL, which need it: ``whsec_`` and base64; several
             separated by commas.
+        openai: whether clients of OpenAI's Responses API are served: ``on`` or ``off``.
+        agui: whether clients of AG-UI are served: ``on`` or ``off``.
+        aisdk: whether clients of the AI SDK are served: ``on`` or ``off``.
     """
 
     wait_seconds: float = 200.0
@@ -105,6 +113,9 @@ class Settings(ResponseLimits):
     adopt_sessions: str = ANYBODY
     max_arriving_bytes: int = 256 * 1024 * 1024
     notify_secret: str = field(default="", repr=False)
+    openai: str = ON
+    agui: str = ON
+    aisdk: str = ON
 
     def __post_init__(self) -> None:
         """Refuse invalid values in settings that a program creates."""

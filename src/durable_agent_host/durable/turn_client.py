@@ -133,6 +133,7 @@ class TurnClient:
         context: RequestContext,
     ) -> None:
         self._plain_client = client
+        self._services = services
         client = services.hub.client(client)
         self.context = context
         self.check_keys = services.hub.check
@@ -144,6 +145,10 @@ class TurnClient:
         self._stopper = services.stopper
         self.documents = SessionDocuments(client, context.access, services.storage, services.find_history)
         self.claims = OwnershipClaims(client, self.documents, self._secret)
+
+    def in_context(self, context: RequestContext) -> "TurnClient":
+        """Return a client for another request of the same function."""
+        return TurnClient(self._plain_client, self._services, context)
 
     @property
     def copies(self) -> SessionCopier:

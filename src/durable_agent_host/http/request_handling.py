@@ -2,6 +2,7 @@
 
 import asyncio
 import inspect
+import json
 import logging
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
@@ -9,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from http import HTTPStatus
 from types import MappingProxyType
-from typing import Any, Final, Literal, NamedTuple, Protocol
+from typing import Any, Final, Literal, NamedTuple, Protocol, cast
 from urllib.parse import urlsplit
 
 from azurefunctions.extensions.http.fastapi import Request, Response
@@ -19,6 +20,7 @@ from durable_agent_host.agent.agent_options import AgentOptions
 from durable_agent_host.agent.feature import HistoryLocation
 from durable_agent_host.durable.turn_client import CALLBACK_PREFIX, ClientFor, TurnClient, is_store_error
 from durable_agent_host.errors import (
+    AgentClientError,
     BodiesTooLargeError,
     DurableAgentHostError,
     NotFoundError,
@@ -33,7 +35,7 @@ from durable_agent_host.http.parse import (
     parse_run,
     read_body,
 )
-from durable_agent_host.http.problem_details import problem, problem_of_error
+from durable_agent_host.http.problem_details import PROBLEM, problem, problem_of_error, problem_response
 from durable_agent_host.http.rate_limits import ArrivingBodies
 from durable_agent_host.http.response_types import HostedAgentWire
 from durable_agent_host.model.access import RequestContext
@@ -45,6 +47,7 @@ from durable_agent_host.model.turn import TurnRequest
 from durable_agent_host.settings import Settings
 from durable_agent_host.turn.step_types import ShowEntry
 from durable_agent_host.turn.trace_ids import traceparent_in
+from durable_agent_host.turn.turn_events import ProblemWire
 from durable_agent_host.turn_log.protocol import TurnLog
 
 logger = logging.getLogger(__name__)
@@ -205,6 +208,10 @@ class RouteRequest:
         """The URL of the app's routes, prefix included, without a trailing slash; not below other paths."""
         return self._url.partition("/agents")[0].removesuffix("/pending")
 
+    def base_url_before(self, path: str) -> str:
+        """The URL of the app's routes, for a route whose path begins so."""
+        return self._url.partition(f"/{path}/")[0]
+
     @property
     def line(self) -> str:
         """Method and URL for the log, without the query, which may contain a key."""
@@ -292,7 +299,7 @@ class Parameter(NamedTuple):
     place: Literal["query", "header"] = "query"
 
 
-RoutePart = Literal["agents", "health", "workflows"]
+RoutePart = Literal["agents", "health", "workflows", "openai", "agui", "aisdk"]
 """A part of an app, which has it or not."""
 
 
@@ -315,6 +322,8 @@ class Route(NamedTuple):
         streams_body: the handler reads the body fragment by fragment.
         body_kind: ``form`` when a form with files may exceed the usual limit, ``file`` when every body may.
         may_begin: the request may begin the session on the path, and reads its body after checking that.
+        show_problem: makes the answer for a problem, where a protocol has another form of errors; it gets the problem,
+            and the answer that it would be.
     """
 
     name: str
@@ -332,6 +341,7 @@ class Route(NamedTuple):
     may_begin: bool = False
     is_open: bool = False
     accepts_token: bool = False
+    show_problem: Callable[[Mapping[str, Any], Response], Response] | None = None
 
     @property
     def summary(self) -> str:
@@ -360,6 +370,8 @@ class Route(NamedTuple):
             return await self._answer(host, call, client_for(context))
 
         response = await handle_errors(call.line, answer)
+        if self.show_problem is not None and response.media_type == PROBLEM:
+            response = self.show_problem(json.loads(bytes(response.body)), response)
         response.headers.setdefault("cache-control", NOT_FOR_CACHES)
         return response
 
@@ -407,6 +419,12 @@ async def handle_errors(line: str, answer: Callable[[], Awaitable[Response]]) ->
         return problem_of_error(error, headers={"connection": "close"})
     except ClientDisconnect:
         return Response(status_code=CALLER_LEFT)
+    except AgentClientError as error:
+        if not error.problem:
+            logger.warning("%s: %s", line, error)
+            return problem_of_error(error)
+        headers = {"Retry-After": error.retry_after} if error.retry_after else None
+        return problem_response(cast("ProblemWire", error.problem), headers)
     except DurableAgentHostError as error:
         return problem_of_error(error)
     except Exception as error:

@@ -3,7 +3,7 @@
 from collections.abc import AsyncGenerator, Callable
 from http import HTTPStatus
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import SplitResult, unquote, urlsplit
 
 import httpx2
 from azurefunctions.extensions.http.fastapi import Request
@@ -19,21 +19,36 @@ ContextFor = Callable[[Action, str | None], RequestContext]
 """Makes the context of a request from its action and its ``traceparent``."""
 
 
-def client_of_routes(host: HandlerContext, client_for: ClientFor, context_for: ContextFor) -> AgentClient:
-    """Return a client whose requests the routes' own code answers."""
-    return AgentClient("http://app/api", transport=_RouteTransport(host, client_for, context_for))
+def client_of_routes(
+    host: HandlerContext, client_for: ClientFor, context_for: ContextFor, *, base_url: str = "", **options: Any
+) -> AgentClient:
+    """Return a client whose requests the routes' own code answers.
+
+    Args:
+        host: the app.
+        client_for: makes the turn client of a request.
+        context_for: makes its context.
+        base_url: of the app's routes, prefix included, for the URLs in answers; by default these begin with the path
+            after the prefix.
+        options: of `AgentClient`.
+    """
+    transport = _RouteTransport(host, client_for, context_for, urlsplit(base_url))
+    return AgentClient("http://app/api", transport=transport, **options)
 
 
 class _RouteTransport(httpx2.AsyncBaseTransport):
     """Answers requests as the routes do, for whom the context says."""
 
-    def __init__(self, host: HandlerContext, client_for: ClientFor, context_for: ContextFor) -> None:
+    def __init__(
+        self, host: HandlerContext, client_for: ClientFor, context_for: ContextFor, base_url: SplitResult
+    ) -> None:
         self._host = host
+        self._base_url = base_url
         self._client_for = client_for
         self._context_for = context_for
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Answer a request; the URLs in the answer begin with the path after the app's prefix."""
+        """Answer a request."""
         path = request.url.raw_path.decode().partition("?")[0].removeprefix("/api/")
         for route in ROUTES:
             names = _match(route.template, path) if route.method == request.method else None
@@ -48,9 +63,13 @@ class _RouteTransport(httpx2.AsyncBaseTransport):
         scope = {
             "type": "http",
             "method": request.method,
-            "path": f"/{path}",
+            "scheme": self._base_url.scheme,
+            "path": f"{self._base_url.path}/{path}",
             "query_string": request.url.query,
-            "headers": [(name.lower(), value) for name, value in request.headers.raw if name.lower() != b"host"],
+            "headers": [
+                *((name.lower(), value) for name, value in request.headers.raw if name.lower() != b"host"),
+                *([(b"host", self._base_url.netloc.encode())] if self._base_url.netloc else []),
+            ],
             "path_params": names,
         }
         call = Request(scope, receive)

@@ -1,0 +1,55 @@
+"""What a dialect of the HTTP edge needs: it translates requests into calls of `AgentClient`, and events into its own.
+
+Theory of operation: a dialect has no state and decides nothing. Its handler gets a client that calls the code of the
+host's own routes on behalf of the same caller (`durable_agent_host.http.route_transport`), so admission, owners, limits
+and errors are theirs. A refusal is an `AgentClientError`, which a handler lets pass: it becomes the problem with which
+the route has answered, and `Route.show_problem` gives that the dialect's form.
+"""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import replace
+
+from durable_agent_host.agent_client import AgentClient, TurnEvent
+from durable_agent_host.durable.turn_client import TurnClient
+from durable_agent_host.http.request_handling import HandlerContext, RouteRequest
+from durable_agent_host.http.route_transport import client_of_routes
+from durable_agent_host.model.access import Action, CallerAccess, RequestContext
+
+
+def agent_client(host: HandlerContext, call: RouteRequest, client: TurnClient, first_path: str) -> AgentClient:
+    """Return a client that acts for the caller of a dialect's route.
+
+    Args:
+        host: the app.
+        call: the request.
+        client: the turn client of the request.
+        first_path: the first part of the route's path, such as ``openai``: before it are the host's own routes.
+    """
+
+    def context_for(action: Action, traceparent: str | None) -> RequestContext:
+        del traceparent
+        access = client.context.access
+        is_caller = isinstance(access, CallerAccess)
+        return replace(client.context, access=replace(access, action=action) if is_caller else access)
+
+    base_url = call.base_url_before(first_path)
+    return client_of_routes(host, client.in_context, context_for, base_url=base_url, patience_seconds=0.0)
+
+
+async def first_event(events: AsyncGenerator[TurnEvent]) -> AsyncGenerator[TurnEvent]:
+    """Wait for the first event, so that a refusal is the status of the answer; return all events with it.
+
+    Raises:
+        AgentClientError: the turn was refused.
+    """
+    first = await anext(events, None)
+
+    async def all_events() -> AsyncGenerator[TurnEvent]:
+        async with aclosing(events):
+            if first is not None:
+                yield first
+            async for event in events:
+                yield event
+
+    return all_events()

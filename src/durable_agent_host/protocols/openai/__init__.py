@@ -1,0 +1,1 @@
+"""Clients of OpenAI's Responses API."""
