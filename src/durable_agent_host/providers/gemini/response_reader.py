@@ -95,7 +95,7 @@ def check_stop(response: Mapping[str, Any], candidate: Mapping[str, Any]) -> Non
 
 def read_filter(response: Mapping[str, Any]) -> dict[str, Any]:
     """Return the properties of an answer that the service's filters have stopped; none for other answers."""
-    candidate, _ = _split_candidates(response.get("candidates"))
+    candidate = _find_candidate(response)
     reason = str(candidate.get("finishReason"))
     if reason not in _FILTERS:
         return {}
@@ -105,7 +105,7 @@ def read_filter(response: Mapping[str, Any]) -> dict[str, Any]:
 
 def count_searches(response: Mapping[str, Any]) -> int:
     """Count the web searches of an answer, in the chunk that ends it."""
-    candidate, _ = _split_candidates(response.get("candidates"))
+    candidate = _find_candidate(response)
     return len(value_at(candidate, "groundingMetadata", "webSearchQueries") or ())
 
 
@@ -269,18 +269,6 @@ class ResponseMetadata:
         self._fields: Json = {}
         self._earlier: list[Json] = []
         self._citation_keys: list[Any] = []
-        self._other_candidates: dict[str, Json] = {}
-
-    def read_other(self, candidate: Mapping[str, Any]) -> None:
-        """Record a candidate that is not the response: it is stored, and not emitted."""
-        other_candidate = self._other_candidates.setdefault(str(candidate.get("index")), {"content": {"parts": []}})
-        parts: list[Any] = other_candidate["content"]["parts"]
-        for part in _parts(candidate):
-            if parts and _is_plain_text(part) and _is_plain_text(parts[-1]):
-                parts[-1] = {"text": parts[-1]["text"] + part["text"]}
-            else:
-                parts.append(part)
-        other_candidate.update({name: value for name, value in candidate.items() if name != "content"})
 
     def read(self, response: Mapping[str, Any], candidate: Mapping[str, Any]) -> None:
         """Record a chunk's data."""
@@ -320,15 +308,9 @@ class ResponseMetadata:
             contents += _search(call_id, name, grounding)
         if self._earlier:
             fields["earlier"] = self._earlier
-        if self._other_candidates:
-            fields["candidates"] = [*self._other_candidates.values()]
         if fields:
             contents.append(metadata_content(fields))
         return contents
-
-
-def _is_plain_text(part: Any) -> bool:
-    return isinstance(part, dict) and part.keys() == {"text"} and isinstance(cast("Json", part)["text"], str)
 
 
 def _search(call_id: str, name: str, grounding: Json) -> list[Content]:
@@ -430,14 +412,12 @@ class ResponseReader:
         Raises:
             ProviderError: the service ended without a response.
         """
-        candidate, other_candidates = _split_candidates(response.get("candidates"))
+        candidate = _find_candidate(response)
         try:
             check_stop(response, candidate)
         except ProviderError as error:
             error.usage = count_tokens(object_at(response.get("usageMetadata")))
             raise
-        for other_candidate in other_candidates:
-            self._metadata.read_other(other_candidate)
         self.response_id = self.response_id or _as_text(response.get("responseId"))
         self._metadata.read(response, candidate)
         contents = [content for part in _parts(candidate) for content in self._read_part(part)]
@@ -542,11 +522,10 @@ def _annotate(contents: list[Content], annotations: list[Any]) -> None:
     contents[insert_index].merge_mode = "append"
 
 
-def _split_candidates(candidates: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Return the candidate that is the response, and the others; a stream's chunk may have any of them."""
-    candidate_list = as_objects(candidates)
-    first = next((candidate for candidate in candidate_list if not candidate.get("index")), dict[str, Any]())
-    return first, [candidate for candidate in candidate_list if candidate is not first]
+def _find_candidate(response: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the candidate that is the response; a stream's chunk may have another one alone, which is left out."""
+    candidates = as_objects(response.get("candidates"))
+    return next((candidate for candidate in candidates if not candidate.get("index")), dict[str, Any]())
 
 
 def _parts(candidate: Mapping[str, Any]) -> list[Part]:
