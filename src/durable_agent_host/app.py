@@ -425,7 +425,7 @@ class DurableAgentApp(AgentFunctionApp):
                 name=route.name,
                 template=route.template,
                 method=route.method,
-                auth=func.AuthLevel.ANONYMOUS if is_health or route.is_open else self._agents_auth_level,
+                auth=func.AuthLevel.ANONYMOUS if route.is_open else self._agents_auth_level,
                 handler=partial(route.serve, host),
                 services=self._services,
             )

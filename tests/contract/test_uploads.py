@@ -24,10 +24,12 @@ async def test_uploads_are_found_by_their_bytes(blobs):
         (upload,) = await uploads.add(file)
         assert (upload.file_id, upload.size) == (hashlib.sha256(file.data).hexdigest(), len(file.data))
         assert await other_uploads.find(upload.file_id) == upload
-        assert await other_uploads.read(upload.file_id) == file.data
     assert {file.name for file in await other_uploads.all()} == {"a.pdf", None}
     files, names = upload_namespaces("a", "s")
     store = blobs.store()
+    for file in (LARGE, SMALL):
+        (data,) = (await store.get(files, [hashlib.sha256(file.data).hexdigest()])).values()
+        assert data == file.data
     for namespace in (files, names):
         assert len((await list_blobs(store, namespace)).keys() - {OWNER}) == 2
         assert await store.get(namespace, [OWNER]) == {OWNER: SESSION.encode()}

@@ -158,9 +158,9 @@ def test_a_token_opens_nothing_else(studio: Studio, model: PracticeModel):
         url = f"{studio.host.url}/api{turn}{other}"
         assert requests.request(method, url, headers=bearer).status_code == 403
     answers = f"{studio.host.url}/api{turn}/answers"
-    assert requests.post(answers, json={"result": "early"}).status_code == 403
-    assert requests.post(answers, json={"result": 1}, params={"token": changed}).status_code == 404
-    response = requests.post(answers, json={"result": "in time"}, headers=bearer)
+    for sent in ({}, {"headers": bearer}, {"params": {"token": token}}):
+        assert requests.post(answers, json={"result": "early"}, **sent).status_code == 403
+    response = studio.call_back(path, {"result": "in time"})
     assert response.json().keys() == {"call_id", "status"}
     assert studio.ended(turn)["status"] == "completed"
     assert studio.outputs() == ["in time"]

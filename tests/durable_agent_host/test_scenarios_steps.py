@@ -118,14 +118,13 @@ def test_sessions_are_found(people: AgentHost, model: PracticeModel):
     assert set(find_sessions(search="FIND-")) == {"Find-one", "find-two", "find-waiting"}
     assert find_sessions(search="find", status="waiting") == ["find-waiting"]
     assert set(find_sessions(search="find", status="completed,failed")) == {"Find-one", "find-two", "other-find"}
-    assert find_sessions(search="find", used_to="2020-01-01") == []
     assert len(find_sessions(search="find", used_from="2020-01-01T00:00:00Z")) == 4
     page = people.get("/agents/Talker/sessions?search=find&status=completed&limit=2").json()
     next_page = people.get(f"/agents/Talker/sessions?search=find&status=completed&cursor={page['cursor']}").json()
     assert len({session["session_id"] for session in page["sessions"] + next_page["sessions"]}) == 3
     (summary,) = people.get("/agents/Talker/sessions?search=find-waiting&details=true").json()["sessions"]
     assert (summary["status"], summary["running_turn_id"]) == ("waiting", pending_turn["turn_id"])
-    for wrong in ("status=odd", "details=2", "used_from=soon", "used_to=9999-12-31T23:59:59-23:59"):
+    for wrong in ("status=odd", "details=2", "used_from=soon", "used_from=9999-12-31T23:59:59-23:59"):
         assert people.get(f"/agents/Talker/sessions?{wrong}").status_code == 400
     assert requests.post(f"{pending_turn['turn_url']}/cancel").ok
 

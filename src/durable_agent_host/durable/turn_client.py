@@ -15,7 +15,6 @@ from aiohttp import ClientConnectionError, ClientResponseError
 from azure.durable_functions import DurableOrchestrationClient
 
 from durable_agent_host.concurrency.thread_safe_waiters import Notifier
-from durable_agent_host.durable.app_secret import CALLBACK_PREFIX as CALLBACK_PREFIX  # noqa: PLC0414 - routes import it from here
 from durable_agent_host.durable.app_secret import NOT_STARTED_BY_APP, CallbackToken, answer_purpose, parse_token
 from durable_agent_host.durable.instance_status import has_ended, status_of_turn, turn_of_status, waiting_instances
 from durable_agent_host.durable.ownership_claims import OwnershipClaims

@@ -55,13 +55,8 @@ PENDING_VISIBLE_SECONDS: Final = 3.0
 """A client may know a call from its event this long before the turn shows it as pending."""
 
 
-async def submit(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
-    """``POST …/turns/{turn}/answers``: with the token of a call, its answer; else those of the caller."""
-    return await (submit_callback if call.callback_token else submit_replies)(host, call, client)
-
-
 async def submit_replies(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
-    """Answer one or more pending calls."""
+    """``POST …/turns/{turn}/answers``: answer one or more pending calls."""
     replies = parse_replies(call.body)
     turn = await named_turn(host, call, client)
     if turn.outcome is None and not _are_calls_known(turn, replies):
@@ -103,7 +98,7 @@ async def submit_callback(host: HandlerContext, call: RouteRequest, client: Turn
 
     A job may be done before its call waits: the token says that the call exists, and what it sends is recorded.
     """
-    token = await client.parse_token(call.callback_token)
+    token = await client.parse_token(call.path_part("token"))
     if token is None:
         raise NotFoundError("there is no such callback")
     call_id = token.call_id

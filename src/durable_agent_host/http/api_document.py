@@ -53,7 +53,6 @@ _SECURITY_SCHEMES: Final[Mapping[str, Any]] = {
         "name": "x-functions-key",
         "description": "A key of the function app, unless the app or the host asks for none.",
     },
-    "token": {"type": "http", "scheme": "bearer", "description": "The token of a deferred call."},
 }
 
 
@@ -134,7 +133,7 @@ class _OperationBuilder:
         """Describe a route."""
         problems = (*_PROBLEMS, *route.problems, *([HTTPStatus.CONFLICT] if "{session}" in route.template else []))
         bodies: dict[int, Sequence[Any]] = {**dict.fromkeys(problems, (ProblemWire,)), **route.replies}
-        is_public = route.part == "health" or route.is_open
+        is_public = route.is_open
         responses = {str(int(status)): self._response(route, status, bodies[status]) for status in sorted(bodies)}
         operation: dict[str, Any] = {
             "operationId": route.name,
@@ -148,7 +147,7 @@ class _OperationBuilder:
                 *map(self._parameter, route.parameters),
             ],
             "responses": responses if is_public else {**responses, "401": _KEY_NEEDED},
-            "security": [{}, *([] if is_public else [{"key": []}]), *([{"token": []}] if route.accepts_token else [])],
+            "security": [{}] if is_public else [{}, {"key": []}],
         }
         if route.bodies:
             operation["requestBody"] = {"content": self._content(route.bodies, _JSON)}
@@ -182,7 +181,7 @@ class _OperationBuilder:
     def _headers(self, route: Route, status: int) -> Mapping[str, Any]:
         names: tuple[str, ...] = ()
         is_run = route.name == "http-run"
-        if status < HTTPStatus.MULTIPLE_CHOICES and "{file}" not in route.template and not route.accepts_token:
+        if status < HTTPStatus.MULTIPLE_CHOICES and "{file}" not in route.template:
             names += ("x-ms-session-id", "x-ms-thread-id") if is_run or "{session}" in route.template else ()
             names += ("x-ms-turn-id",) if is_run or "{turn}" in route.template else ()
         return {name: {"required": True, "schema": self.schema(str)} for name in names}

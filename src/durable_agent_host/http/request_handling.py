@@ -18,7 +18,7 @@ from starlette.requests import ClientDisconnect
 
 from durable_agent_host.agent.agent_options import AgentOptions
 from durable_agent_host.agent.feature import HistoryLocation
-from durable_agent_host.durable.turn_client import CALLBACK_PREFIX, ClientFor, TurnClient, is_store_error
+from durable_agent_host.durable.turn_client import ClientFor, TurnClient, is_store_error
 from durable_agent_host.errors import (
     AgentClientError,
     BodiesTooLargeError,
@@ -197,13 +197,6 @@ class RouteRequest:
         return str(self._request.path_params.get(name, ""))
 
     @property
-    def callback_token(self) -> str:
-        """The token of a deferred call: on the path, in the query or as a bearer's; empty when there is none."""
-        scheme, _, bearer_token = self.headers.get("authorization", "").partition(" ")
-        token = self.query.get("token", "") or (bearer_token.strip() if scheme.lower() == "bearer" else "")
-        return self.path_part("token") or (token if token.startswith(CALLBACK_PREFIX) else "")
-
-    @property
     def base_url(self) -> str:
         """The URL of the app's routes, prefix included, without a trailing slash; not below other paths."""
         return self._url.partition("/agents")[0].removesuffix("/pending")
@@ -316,9 +309,8 @@ class Route(NamedTuple):
         problems: statuses of its problems, besides those that every route has.
         parameters: of the query, and headers.
         bodies: what may be the request's body, likewise.
-        part: of the app, which serves it; health is open to everyone.
-        is_open: needs no key of the app.
-        accepts_token: open to whoever has the token of a deferred call, which the handler checks.
+        part: of the app, which serves it.
+        is_open: needs no key of the app and no known caller: health, and callbacks, whose path has a token.
         streams_body: the handler reads the body fragment by fragment.
         body_kind: ``form`` when a form with files may exceed the usual limit, ``file`` when every body may.
         may_begin: the request may begin the session on the path, and reads its body after checking that.
@@ -340,7 +332,6 @@ class Route(NamedTuple):
     body_kind: Literal["json", "form", "file"] = "json"
     may_begin: bool = False
     is_open: bool = False
-    accepts_token: bool = False
     show_problem: Callable[[Mapping[str, Any], Response], Response] | None = None
 
     @property
@@ -381,7 +372,7 @@ class Route(NamedTuple):
         return await handle_errors(call.line, lambda: self._answer(host, call, client))
 
     async def _identify(self, host: HandlerContext, call: RouteRequest) -> RequestContext:
-        if self.part == "health" or (self.accepts_token and call.callback_token):
+        if self.is_open:
             return host.gate.open_context(self.action)
         return _in_trace(await host.gate.identify(call.incoming, self.action), call.span)
 

@@ -93,7 +93,6 @@ ROUTES: Final = (
             _CURSOR,
             Parameter("search", str, "Finds sessions whose id has this text."),
             Parameter("used_from", str, "Finds sessions that were last used at or after this time, ISO-8601."),
-            Parameter("used_to", str, "Finds sessions that were last used before this time, ISO-8601."),
             Parameter("status", str, "Finds sessions in one of these states, separated by commas."),
             Parameter("details", bool, "Whether each session has its details."),
         ),
@@ -253,11 +252,8 @@ ROUTES: Final = (
         "POST",
         _TURN + "/answers",
         "turn.answer",
-        answer_routes.submit,
-        {
-            _OK: (types.AnsweredTurnWire, types.CallbackWire),
-            _ACCEPTED: (types.AnsweredTurnWire, types.CallbackWire),
-        },
+        answer_routes.submit_replies,
+        {_OK: (types.AnsweredTurnWire,), _ACCEPTED: (types.AnsweredTurnWire,)},
         problems=(410,),
         bodies=(
             types.DecisionWire,
@@ -265,7 +261,6 @@ ROUTES: Final = (
             types.ErrorWire,
             Sequence[types.DecisionWire | types.ResultWire | types.ErrorWire],
         ),
-        accepts_token=True,
     ),
     Route(
         "http-callback",
@@ -276,7 +271,6 @@ ROUTES: Final = (
         {_OK: (types.CallbackWire,), _ACCEPTED: (types.CallbackWire,)},
         problems=(409, 410),
         bodies=(types.CallbackResultWire, types.CallbackErrorWire, types.ProgressRequestWire),
-        accepts_token=True,
         is_open=True,
     ),
     Route(
@@ -307,5 +301,6 @@ ROUTES: Final = (
         app_routes.health,
         {_OK: (types.HealthWire,), HTTPStatus.SERVICE_UNAVAILABLE: (types.HealthProblemWire,)},
         part="health",
+        is_open=True,
     ),
 )

@@ -274,14 +274,12 @@ class SessionSearch(NamedTuple):
     Attributes:
         text: part of the id, case-insensitive.
         used_from: last used at or after; UTC, or None.
-        used_to: last used before; UTC, or None.
         statuses: one of these; empty for any.
         details: whether the list includes each session's details.
     """
 
     text: str = ""
     used_from: datetime | None = None
-    used_to: datetime | None = None
     statuses: frozenset[str] = frozenset()
     details: bool = False
 
@@ -291,13 +289,12 @@ class SessionSearch(NamedTuple):
         return [session for session in sessions if text in session[1].casefold() and self._is_in_time(session[0])]
 
     def _is_in_time(self, used: str) -> bool:
-        if self.used_from is None and self.used_to is None:
+        if self.used_from is None:
             return True
         try:
-            at = _utc(used)
+            return _utc(used) >= self.used_from
         except ValueError:
             return False
-        return (self.used_from is None or at >= self.used_from) and (self.used_to is None or at < self.used_to)
 
 
 def parse_search(params: Mapping[str, str]) -> SessionSearch:
@@ -312,7 +309,6 @@ def parse_search(params: Mapping[str, str]) -> SessionSearch:
     return SessionSearch(
         params.get("search", ""),
         _parse_time(params, "used_from"),
-        _parse_time(params, "used_to"),
         statuses,
         parse_flag(params.get("details"), "details", default=False),
     )

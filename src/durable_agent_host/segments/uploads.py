@@ -89,14 +89,6 @@ class Uploads:
         """Find an upload by its id; None when it does not exist or no longer does."""
         return next((file for file in await self.all() if file.file_id == file_id), None)
 
-    async def read(self, file_id: str) -> bytes:
-        """Read the bytes of an existing upload.
-
-        Raises:
-            CorruptStateError: the bytes are gone.
-        """
-        return (await self._store.get(self._files_namespace, {file_id}))[file_id]
-
     async def delete(self) -> None:
         """Delete the uploads. Guarantee: idempotent."""
         for namespace in (self._names_namespace, self._files_namespace):
