@@ -24,12 +24,20 @@ class Page:
         self._numbers = itertools.count(1)
 
     async def evaluate(self, expression: str) -> Any:
-        """Give the value of an expression; a page that another one replaces meanwhile is asked again."""
+        """Give the value of an expression, or raise what it throws; a page that another one replaces is asked again."""
         parameters = {"expression": expression, "awaitPromise": True, "returnByValue": True}
         async with asyncio.timeout(60):
             while (answer := await self.send_command("Runtime.evaluate", **parameters)) is None:
                 await asyncio.sleep(0.05)
+        assert "exceptionDetails" not in answer, answer["result"].get("description", answer["result"])
         return answer["result"].get("value")
+
+    async def click(self, selector: str) -> None:
+        """Click on the first element that a selector finds, as soon as there is one."""
+        click = f"((one) => one !== null && (one.click(), true))(document.querySelector({json.dumps(selector)}))"
+        async with asyncio.timeout(60):
+            while not await self.evaluate(click):
+                await asyncio.sleep(0.02)
 
     async def send_command(self, method: str, **parameters: Any) -> dict[str, Any] | None:
         """Call a method of the DevTools protocol; gives its result, or None when the page has gone meanwhile."""

@@ -65,6 +65,7 @@ async def test_a_live_turn_and_its_crash_are_displayed(site: InspectorSite, mode
         await send_message(page, "How is it?")
         texts = await page.until("messages", lambda text: len(text) > 200)
         assert len([text for text in texts if "It rains" in text]) > 3
+        assert await page.evaluate("document.querySelectorAll('.turn .compare').length") == 1
         site.host.kill()
         await page.until("notice", lambda text: "Connection lost" in text)
         site.come_back()
@@ -87,15 +88,15 @@ async def test_a_person_approves_and_forks(site: InspectorSite, model: PracticeM
         await page.until("messages", lambda text: "waits for you" in text)
         await page.until("steps", lambda text: "Waits for an answer" in text)
         await page.evaluate("document.querySelector('.question textarea').value = '{\"amount\": 5}'")
-        await page.evaluate("document.querySelector('.question .approve').click()")
-        await page.until("messages", lambda text: "Paid less." in text)
+        await page.click(".question .approve")
+        await page.until("messages", lambda text: "Paid less." in text and "As text" in text)
         assert (site.folder / "ledger.txt").read_text().splitlines()[-1] == "paid 5.0"
         steps = (await page.until("steps", lambda text: "Endcompleted" in text))[-1]
         assert ("Waited for an answer" in steps, "Approved" in steps, "pay" in steps) == (True, True, True)
         summary = await page.text("summary")
         assert ("Longest: " in summary, "not on the scale" in summary, "Trace " in summary) == (True, True, True)
         before = site.host.session("Payer", "asks")
-        await page.evaluate("document.querySelector('.turn .fork').click()")
+        await page.click(".turn .fork")
         assert await page.evaluate("document.querySelector('dialog textarea').value") == "pay 250"
         await page.evaluate("document.querySelector('dialog textarea').value = 'do not pay'")
         await page.evaluate("document.querySelector('dialog input').value = 'asks-edited'")
@@ -104,7 +105,7 @@ async def test_a_person_approves_and_forks(site: InspectorSite, model: PracticeM
         await page.until("messages", lambda text: "do not pay" in text and "Not paid at all." in text)
         assert site.host.session("Payer", "asks") == before
         await page.until("steps", lambda text: "Endcompleted" in text)
-        await page.evaluate("document.querySelector('.turn .compare').click()")
+        await page.click(".turn .compare")
         columns = (await page.until("dialog", lambda text: "Not paid at all." in text))[-1]
         assert ("pay 250" in columns, "Paid less." in columns, "do not pay" in columns) == (True, True, True)
         await page.evaluate("location.reload()")
@@ -139,7 +140,7 @@ async def test_a_result_is_given_on_the_page(site: InspectorSite, model: Practic
         await send_message(page, "where am I?")
         await page.until("messages", lambda text: "waits for its result" in text)
         await page.evaluate("document.querySelector('.question textarea').value = '{\"city\": \"Rome\"}'")
-        await page.evaluate("document.querySelector('.question .answer').click()")
+        await page.click(".question .answer")
         await page.until("messages", lambda text: "You are in Rome." in text)
         (output,) = (item for item in model.requests()[-1]["body"]["input"] if item["type"] == "function_call_output")
         assert output["output"] == '{"city": "Rome"}'
@@ -168,7 +169,7 @@ async def test_sessions_of_all_agents_are_found_by_what_was_said(
         await page.until("sessions", lambda text: "Which bird waits?bird" in text and "Which stone waits?stone" in text)
         await page.evaluate("$('search').value = 'HERON'; $('search').dispatchEvent(new Event('input'))")
         await page.until("sessions", lambda text: "The heron stands" in text and "stone" not in text)
-        await page.evaluate("document.querySelector('#sessions a').click()")
+        await page.click("#sessions a")
         await page.until("heading", lambda text: text == "Which bird waits?")
         title = await page.evaluate("document.title")
         assert title.endswith("Which bird waits? · Rester · Inspector")
@@ -243,13 +244,13 @@ async def test_answers_are_markdown_and_requests_messages(site: InspectorSite, m
         counts = f"{json.dumps(counted)}.map((one) => document.querySelectorAll(`.md ${{one}}`).length)"
         assert await page.evaluate(counts) == [1, 2, 1, 2, 1, 0, 0, 1]
         assert HOSTILE in await page.text("messages")
-        await page.evaluate("document.querySelector('button.as-text').click()")
+        await page.click("button.as-text")
         assert "| a | b |" in await page.text("messages")
         await page.until("steps", lambda text: "Endcompleted" in text)
         await page.evaluate("document.querySelector('#steps details.sent').open = true")
         shown = (await page.until("steps", lambda text: "6 characterstides?" in text))[-1]
         assert "assistant " in shown
-        await page.evaluate("document.querySelector('[data-act=agent]').click()")
+        await page.click("[data-act=agent]")
         assert "Instructions" in (await page.until("dialog", lambda text: "rest" in text))[-1]
         await page.evaluate("document.querySelector('dialog').close(); showTotals()")
         assert "Rester" in (await page.until("dialog", lambda text: "Totals" in text))[-1]
