@@ -12,69 +12,25 @@ the head that refers to it, so a blob without a reference may be about to get on
 Two concurrent sweeps delete the same.
 """
 
-import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
 from durable_agent_host.codec.entity_state import document_digest
-from durable_agent_host.codec.session_blobs import Segment, decode_index, decode_segment, encode_sealed
+from durable_agent_host.codec.session_blobs import encode_sealed
 from durable_agent_host.errors import CorruptStateError
-from durable_agent_host.model.segment_refs import SegmentRef
 from durable_agent_host.model.session import Session
+from durable_agent_host.segments.blob_cache import BlobCache
+from durable_agent_host.segments.conversation_reader import ConversationReader
 from durable_agent_host.segments.protocol import OWNER, BlobStore, StoredBlob
 from durable_agent_host.segments.turn_data_storage import is_session
 from durable_agent_host.session.sealing import blobs_of_head, list_turn_ids, referenced_blobs
 
-_AT_ONCE: Final = 16
-"""How many segments or indexes are read at once."""
 _MAX_STATES: Final = 10_000
-
-
-async def walk(
-    store: BlobStore,
-    namespace: str,
-    refs: Sequence[SegmentRef],
-    *,
-    reads: Callable[[SegmentRef], bool],
-    may_lack: bool = False,
-) -> AsyncIterator[tuple[SegmentRef, Segment | None]]:
-    """Visit the segments and indexes below references, oldest first.
-
-    Yields:
-        Each reference, with the segment when it was read; an index precedes what is below it, without a segment.
-
-    Raises:
-        CorruptStateError: a blob is missing or damaged.
-        LogError: the store does not answer.
-    """
-    for start in range(0, len(refs), _AT_ONCE):
-        some = refs[start : start + _AT_ONCE]
-        data = await _read(store, namespace, [ref.name for ref in some if ref.depth or reads(ref)], may_lack)
-        for ref in some:
-            await asyncio.sleep(0)
-            found = data.get(ref.name)
-            if not ref.depth:
-                yield ref, decode_segment(found, ref.size) if found is not None else None
-                continue
-            yield ref, None
-            if found is not None:
-                async for below in walk(store, namespace, decode_index(found), reads=reads, may_lack=may_lack):
-                    yield below
-
-
-async def _read(store: BlobStore, namespace: str, names: Sequence[str], may_lack: bool) -> dict[str, bytes]:
-    if not may_lack:
-        return await store.get(namespace, names) if names else {}
-    found: dict[str, bytes] = {}
-    for name in names:
-        with suppress(CorruptStateError):
-            found |= await store.get(namespace, [name])
-    return found
 
 
 async def referenced_names(store: BlobStore, session: Session) -> set[str]:
@@ -85,12 +41,20 @@ async def referenced_names(store: BlobStore, session: Session) -> set[str]:
         LogError: the store does not answer.
     """
     names = blobs_of_head(session)
-    sealed = session.sealed
-    async for ref, segment in walk(store, sealed.namespace, sealed.refs, reads=lambda ref: ref.has_contents):
+    record = _uncached_record(store, session)
+    pending_refs = [*session.sealed.refs]
+    while pending_refs:
+        ref = pending_refs.pop()
         names.add(ref.name)
-        if segment is not None:
-            names |= referenced_blobs(segment.entries)
+        if ref.depth:
+            pending_refs += await record.below(ref)
+        elif ref.has_contents:
+            names |= referenced_blobs((await record.segment(0, ref)).entries)
     return names
+
+
+def _uncached_record(store: BlobStore, session: Session) -> ConversationReader:
+    return ConversationReader(lambda: store, session, cache=BlobCache(0))
 
 
 class OwnerStatus(Enum):
@@ -229,14 +193,15 @@ async def turns_of(store: BlobStore, session: Session) -> AsyncIterator[list[str
     Yields:
         Their ids, some at a time; duplicates are possible.
 
+    What is missing was deleted by an erasure that was cut off.
+
     Raises:
-        CorruptStateError: a blob is damaged; what is missing was deleted by an erasure that was cut off.
         LogError: the store does not answer.
     """
     receipts = [receipt.turn_id for receipt in session.receipts]
     yield [*list_turn_ids(session.entries), *receipts, *session.rejected_turn_ids]
-    sealed = session.sealed
-    if sealed.refs:
-        async for _, segment in walk(store, sealed.namespace, sealed.refs, reads=lambda _: True, may_lack=True):
-            if segment is not None:
-                yield list_turn_ids(segment.entries, segment.receipts)
+    record = _uncached_record(store, session)
+    async for first, ref in record.leaves(skips_lost=True):
+        with suppress(CorruptStateError):
+            segment = await record.segment(first, ref)
+            yield list_turn_ids(segment.entries, segment.receipts)
