@@ -96,23 +96,6 @@ _STATS_FIELDS: Final = tuple(field.name for field in fields(TurnStats))
 _STATS_ABSENT_WHEN_ZERO: Final = frozenset({"calls_refused"})
 """Written only when not zero; the last fields."""
 _DEFAULT_STATUS: Final = "completed"
-_HOST_FIELDS: Final = (
-    "version",
-    "agentSession",
-    "owner",
-    "running",
-    "queue",
-    "interrupting",
-    "requests",
-    "receipts",
-    "refused",
-    "overlay",
-    "spent",
-    "erasing",
-    "usedAt",
-    "appState",
-    "sealed",
-)
 
 
 def decode_session(state: Any) -> Session:
@@ -204,10 +187,8 @@ def encode_session(session: Session) -> dict[str, Any]:
     """Encode a session as the entity's state."""
     document = session.document
     before = _extension(session.document)
-    extension = {name: value for name, value in before.items() if name not in _HOST_FIELDS} | {
-        "version": EXTENSION_VERSION
-    }
     encoded_fields: dict[str, Any] = {
+        "version": EXTENSION_VERSION,
         "agentSession": session.agent_session,
         "owner": encode_owner(session.owner) if session.owner else None,
         "running": session.running,
@@ -223,6 +204,7 @@ def encode_session(session: Session) -> dict[str, Any]:
         "sealed": encode_sealed(session.sealed) or None,
         "appState": dump_value(session.app_state, "app_state") or None,
     }
+    extension = {name: value for name, value in before.items() if name not in encoded_fields}
     extension |= {name: value for name, value in encoded_fields.items() if value is not None}
     data: dict[str, Any] = {**(document.get("data") or {}), "conversationHistory": list(session.entries)}
     is_of_upstream = bool(document) and not before

@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any, cast
 
-from durable_agent_host.codec.offloaded_text import blob_name
 from durable_agent_host.codec.session_blobs import json_bytes_of
 from durable_agent_host.errors import NotFoundError
 from durable_agent_host.model.ids import derived_id
@@ -21,6 +20,7 @@ from durable_agent_host.session.sealing import (
     add_segments,
     divide_turns,
     has_mark,
+    offload_part,
 )
 
 
@@ -95,9 +95,9 @@ async def make_fork(
     agent_session = fork_agent_session(
         await record.agent_session(), new_id, lasting_state=None if count == total else lasting_state
     )
-    agent_session, agent_session_name = _detach(agent_session, AGENT_SESSION_BYTES, blobs)
+    agent_session, agent_session_name = offload_part(agent_session, AGENT_SESSION_BYTES, blobs)
     overlay = await stored_overlay(record) if count == total else None
-    overlay, overlay_name = _detach(overlay, OVERLAY_BYTES, blobs)
+    overlay, overlay_name = offload_part(overlay, OVERLAY_BYTES, blobs)
     sealed = SegmentList(
         namespace if blobs or copied_names else "", refs=refs, agent_session=agent_session_name, overlay=overlay_name
     )
@@ -118,17 +118,6 @@ async def copy_session(store: BlobStore, session: Session, owner: str) -> Fork:
     names = [blob.name async for blob in store.list_blobs(source) if blob.name != OWNER]
     sealed = replace(session.sealed, namespace=derived_id("copy", source, owner) if source else "")
     return Fork(replace(session, sealed=sealed), {}, source, names)
-
-
-def _detach(
-    part: Mapping[str, Any] | None, min_bytes: int, blobs: dict[str, bytes]
-) -> tuple[Mapping[str, Any] | None, str]:
-    """Add a part that is too large for the head to the blobs; return what stays in the head, and the blob's name."""
-    if part is None or len(data := json_bytes_of(part)) < min_bytes:
-        return part, ""
-    name = blob_name(data)
-    blobs[name] = data
-    return None, name
 
 
 async def _find_position(record: ConversationReader, turn_id: str, *, is_before: bool) -> int:

@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 
 from durable_agent_host.codec.entity_state import decode_receipt, decode_session, encode_receipt, encode_session
 from durable_agent_host.codec.extension_data import extension_of
-from durable_agent_host.codec.offloaded_text import STORED, blob_name, offload
+from durable_agent_host.codec.offloaded_text import STORED, offload
 from durable_agent_host.codec.session_blobs import json_bytes_of
 from durable_agent_host.codec.session_schema import find_schema_violations, format_violations
 from durable_agent_host.codec.strict_json import encode_strict, object_at, parse_strict
@@ -22,7 +22,6 @@ from durable_agent_host.model.segment_refs import SegmentList, SegmentRef
 from durable_agent_host.model.session import Session, without_workflow_state
 from durable_agent_host.segments.conversation_reader import ConversationReader, OpenSegments, stored_overlay
 from durable_agent_host.segments.protocol import OWNER
-from durable_agent_host.session.entry_files import find_private_url
 from durable_agent_host.session.sealing import (
     AGENT_SESSION_BYTES,
     HEAD_BYTES,
@@ -31,6 +30,7 @@ from durable_agent_host.session.sealing import (
     SEGMENT_BYTES,
     add_segments,
     divide_turns,
+    offload_part,
     turn_mark,
 )
 
@@ -190,18 +190,12 @@ def _parse_header(header: dict[str, Any]) -> Session:
 
 
 def _raise_if_invalid(number: int, data: Mapping[str, Any], schema_version: str = Session.schema_version) -> None:
-    """Refuse what cannot be read, and entries that refer to parts of another session or to private addresses."""
+    """Refuse what cannot be read, and entries that refer to parts of another session."""
     data = {"conversationHistory": [], **data}
     if violations := find_schema_violations({"schemaVersion": schema_version, "data": data}):
         raise RequestError(f"{_NO_EXPORT}: line {number}: {format_violations(violations)}")
     if any(STORED in extension_of(object_at(entry)) for entry in data["conversationHistory"]):
         raise _reference_error(number)
-    for entry in data["conversationHistory"]:
-        if (url := find_private_url(entry)) is not None:
-            raise RequestError(
-                f"line {number} has a file at {url[:200]!r}, to which no model's service may be sent: write a public "
-                "address of http, https or gs there, or a data URL with the bytes"
-            )
 
 
 def _reference_error(number: int) -> RequestError:
@@ -264,8 +258,8 @@ class _ConversationWriter:
             await self._seal(len(self._entries))
             receipts = [*self._newest_receipts]
             marks = "".join(self._marks)
-        agent_session, agent_session_name = self._offload_part(session.agent_session, AGENT_SESSION_BYTES)
-        overlay, overlay_name = self._offload_part(session.overlay, OVERLAY_BYTES)
+        agent_session, agent_session_name = offload_part(session.agent_session, AGENT_SESSION_BYTES, self._blobs)
+        overlay, overlay_name = offload_part(session.overlay, OVERLAY_BYTES, self._blobs)
         await self._put()
         if self._refs:
             await self._hold()
@@ -283,14 +277,6 @@ class _ConversationWriter:
                 overlay=overlay_name,
             ),
         )
-
-    def _offload_part(self, part: Mapping[str, Any] | None, min_bytes: int) -> tuple[Mapping[str, Any] | None, str]:
-        """Return what of a part stays in the head, and the name of its blob, if it has one."""
-        data = json_bytes_of(part)
-        if part is None or len(data) < min_bytes:
-            return part, ""
-        self._blobs[blob_name(data)] = data
-        return None, blob_name(data)
 
     async def _seal(self, count: int) -> None:
         """Write the first entries as segments, with all receipts."""

@@ -270,8 +270,6 @@ class TurnDataStorage:
             if outcome.text_at != RECORD:
                 with suppress(CorruptStateError):  # it is deleted with the turn's log; the record may still have it
                     answer: Any = await self._load_json(turn_namespace(request), outcome.text_at, "a turn's answer")
-                    if isinstance(answer, str):  # of an earlier version
-                        return answer, ()
                     return str(answer["text"]), tuple(answer["messages"])
             session = await read_session()
             name = SessionKey(request.agent, request.session_id)

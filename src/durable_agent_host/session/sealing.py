@@ -176,9 +176,9 @@ def _offload_agent_session(session: Session, outcome: TurnOutcome) -> tuple[Turn
     segment_list = session.sealed
     if outcome.status != "completed" and outcome.agent_session is None:
         return outcome, segment_list, {}
-    name, blobs = _offload_part(outcome.agent_session, AGENT_SESSION_BYTES)
-    outcome = replace(outcome, agent_session=None) if name else outcome
-    return outcome, replace(segment_list, agent_session=name), blobs
+    blobs: dict[str, bytes] = {}
+    agent_session, name = offload_part(outcome.agent_session, AGENT_SESSION_BYTES, blobs)
+    return replace(outcome, agent_session=agent_session), replace(segment_list, agent_session=name), blobs
 
 
 def _offload_overlay(
@@ -187,18 +187,20 @@ def _offload_overlay(
     """Detach a large overlay from an outcome."""
     if outcome.overlay is None:
         return outcome, segment_list, {}
-    name, blobs = _offload_part(outcome.overlay, OVERLAY_BYTES)
-    outcome = replace(outcome, overlay={}) if name else outcome
-    return outcome, replace(segment_list, overlay=name), blobs
+    blobs: dict[str, bytes] = {}
+    overlay, name = offload_part(outcome.overlay, OVERLAY_BYTES, blobs)
+    return replace(outcome, overlay=overlay or {}), replace(segment_list, overlay=name), blobs
 
 
-def _offload_part(part: Mapping[str, Any] | None, min_bytes: int) -> tuple[str, dict[str, bytes]]:
-    """Return the name of a part that is too large for the head, or an empty text, and the blob to store for it."""
-    data = json_bytes_of(part)
-    if part is None or len(data) < min_bytes:
-        return "", {}
+def offload_part(
+    part: Mapping[str, Any] | None, min_bytes: int, blobs: dict[str, bytes]
+) -> tuple[Mapping[str, Any] | None, str]:
+    """Add a part that is too large for the head to the blobs; return what stays in the head, and the blob's name."""
+    if part is None or len(data := json_bytes_of(part)) < min_bytes:
+        return part, ""
     name = blob_name(data)
-    return name, {name: data}
+    blobs[name] = data
+    return None, name
 
 
 def _select_sealed_turns(session: Session, outcome: TurnOutcome) -> tuple[int, list[Segment], int]:
