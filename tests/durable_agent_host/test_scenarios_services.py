@@ -241,6 +241,89 @@ def test_reasoning_that_is_not_encrypted_goes_back(host: AgentHost, service: Scr
     assert [body["input"].count(item) for body in service.bodies] == [0, 1, 1]
 
 
+def message_events(index: int, text: str, *between: dict[str, Any]) -> list[dict[str, Any]]:
+    """The events of a message in the output, with others before the service repeats and ends it."""
+    item = {"type": "message", "id": f"msg_{index}", "role": "assistant", "status": "completed"}
+    part = {"type": "output_text", "text": text, "annotations": []}
+    where = {"output_index": index, "item_id": f"msg_{index}", "content_index": 0}
+    return [
+        {"type": "response.output_item.added", "output_index": index, "item": item | {"content": []}},
+        {"type": "response.content_part.added", **where, "part": part | {"text": ""}},
+        {"type": "response.output_text.delta", **where, "delta": text},
+        *between,
+        {"type": "response.output_text.done", **where, "text": text},
+        {"type": "response.output_item.done", "output_index": index, "item": item | {"content": [part]}},
+    ]
+
+
+def response_of(*events: dict[str, Any]) -> list[dict[str, Any]]:
+    """A response with these events, which lists at its end the items that are done."""
+    first, *_, last = response_events("")
+    done = {event["output_index"]: event["item"] for event in events if event["type"].endswith("item.done")}
+    return [
+        first,
+        *events,
+        {**last, "response": last["response"] | {"output": [done[index] for index in sorted(done)]}},
+    ]
+
+
+def test_items_that_open_before_another_is_done_are_told_once(host: AgentHost, service: ScriptedService):
+    """OpenRouter interleaves them. Reasoning behind the text goes back, until a service says that it takes none."""
+    thought = {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "Hm."}]}
+    thought |= {"encrypted_content": "sealed", "status": "completed"}
+    where = {"output_index": 2, "item_id": "rs_1", "summary_index": 0}
+    hm = [{"type": "response.reasoning_summary_text.delta", **where, "delta": "Hm."}]
+    hm += [{"type": "response.reasoning_summary_text.done", **where, "text": "Hm."}]
+    begun, done = (
+        {"type": f"response.output_item.{event}", "output_index": 2, "item": thought} for event in ("added", "done")
+    )
+    events = message_events(0, "One.", begun, *message_events(1, "Two.", hm[0]))
+    service.play(response_of(*events, hm[1], done), response_events("Three."), response_events("Four."))
+    answer = host.run("Responsesunknown", {"message": "Look", "session_id": "interleaved"}).json()
+    assert answer["response"] == "One.\n\nTwo."
+    sent_events = [
+        (event.name, event.data.get("text")) for event in read_turn(host, "Responsesunknown", "interleaved", answer)
+    ]
+    assert sent_events[1:-1] == [
+        ("message.started", None),
+        ("message.delta", "One."),
+        ("reasoning.delta", "Hm."),
+        ("message.completed", "One."),
+        ("message.delta", "\n\n"),
+        ("message.started", None),
+        ("message.delta", "Two."),
+        ("message.completed", "Two."),
+    ]
+    assert run(host, "Responsesunknown", "interleaved") == "Three."
+    assert thought in service.bodies[-1]["input"]
+    sentence = "Item 'rs_1' of type 'reasoning' was provided without its required following item."
+    service.find_violation = lambda body: (
+        (400, {"error": {"message": sentence}}) if "sealed" in json.dumps(body) else None
+    )
+    assert run(host, "Responsesunknown", "interleaved") == "Four."
+    assert len(service.refusals) == 1
+
+
+def test_a_corrected_text_discards_nothing_before_it(host: AgentHost, service: ScriptedService):
+    """A service sends the second item first: clients discard these two, and no tool call or message before them."""
+    call = {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "look", "arguments": "{}"}
+    calling = [
+        {"type": f"response.output_item.{event}", "output_index": 1, "item": call} for event in ("added", "done")
+    ]
+    service.play(
+        response_of(*message_events(0, "Wait."), *calling),
+        response_of(*message_events(1, "Two."), *message_events(0, "One.")),
+    )
+    answer = host.run("Responsesunknown", {"message": "Look", "session_id": "swapped"}).json()
+    assert answer["response"] == "Wait.\n\nOne.\n\nTwo."
+    events = read_turn(host, "Responsesunknown", "swapped", answer)
+    (restart,) = (event for event in events if event.name == "turn.restarted")
+    discarded = range(restart.data["discard_from"], restart.id)
+    assert {event.name.partition(".")[0] for event in events if event.id in discarded} == {"message"}
+    deltas = [event.data["text"] for event in events if event.name == "message.delta" and event.id not in discarded]
+    assert "".join(deltas) == answer["response"]
+
+
 PNG, PDF, WAV = "cG5n", "JVBERg==", "c291bmQ="
 
 
@@ -523,9 +606,14 @@ def test_references_of_mistral_are_sources_of_a_tool(host: AgentHost, service: S
 
 def read_events(host: AgentHost, agent: str, session: str, answer: dict[str, Any], prefix: str) -> list[dict[str, Any]]:
     """Read the data of an ended turn's events of some names."""
+    return [event.data for event in read_turn(host, agent, session, answer) if event.name.startswith(prefix)]
+
+
+def read_turn(host: AgentHost, agent: str, session: str, answer: dict[str, Any]) -> list[Any]:
+    """Read an ended turn's events."""
     url = f"{host.url}/api/agents/{agent}/sessions/{session}/turns/{answer['turn_id']}/events"
     with requests.get(url, stream=True) as stream:
-        return [event.data for event in read_stream(stream) if event.name.startswith(prefix)]
+        return list(read_stream(stream))
 
 
 *_, _LAST = response_events("Found.")

@@ -1,6 +1,6 @@
 """The first observer of a turn: writes events for clients to the turn log, from which they are streamed."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, cast
 
 from agent_framework import AgentResponseUpdate
@@ -30,7 +30,6 @@ from durable_agent_host.model.call_path import parse_call_path
 from durable_agent_host.model.conversation_file import no_files
 from durable_agent_host.model.log_entry import ATTEMPT_STARTED, MODEL_FAILED, POSTPONED, RETRIED, SUSPENDED, LogEntry
 from durable_agent_host.model.pending_call import PendingCallWire
-from durable_agent_host.model.turn import TurnOutcome
 from durable_agent_host.redaction import mask_secrets
 from durable_agent_host.segments.turn_data_storage import redact_in_thread
 from durable_agent_host.stream.live_events import ContinuedEvents, EventReader, LiveEvents, correct_messages
@@ -58,6 +57,7 @@ from durable_agent_host.turn.turn_events import (
 )
 from durable_agent_host.turn.turn_redactor import Redactor
 from durable_agent_host.turn.turn_wire import decode_response_messages
+from durable_agent_host.turn_log.journal import JournalState
 from durable_agent_host.turn_log.writer import TurnLogWriter
 
 _WITHOUT_BEGIN: Final = frozenset({"invalid_arguments", "denied", "not_run"})
@@ -71,6 +71,7 @@ class EventWriter:
 
     Args:
         writer: of the attempt.
+        read_again: reads the turn's log, with all that was written.
         redactor: of the app, or None; what it removes is not written.
 
     Attributes:
@@ -78,10 +79,13 @@ class EventWriter:
         announced: which clients have, as `JournalState` lists them.
     """
 
-    def __init__(self, writer: TurnLogWriter, redactor: Redactor | None = None) -> None:
+    def __init__(
+        self, writer: TurnLogWriter, read_again: Callable[[], Awaitable[JournalState]], redactor: Redactor | None
+    ) -> None:
         self.reader: EventReader | None = None
         self.announced: set[tuple[str, str | int]] = set()
         self._writer = writer
+        self._read_again = read_again
         self._redactor = redactor
         self._agent = ""
         self._events = LiveEvents()
@@ -121,7 +125,7 @@ class EventWriter:
             events = [nested_event(path, event) for event in await self._for_clients(nested_events)]
         else:
             events = await self._for_clients(self._build_events(turn, moment))
-            events = self._complete(turn, moment, events)
+            events = self._complete(moment, events)
         cursor: int | None = None
         if isinstance(moment, UpdateReceived):
             self._is_background = self._is_background or moment.update.continuation_token is not None
@@ -130,6 +134,8 @@ class EventWriter:
             await self._writer.put(*event)
         for event in events[-1:]:
             await self._writer.put(*event, cursor)
+        if isinstance(moment, AttemptEnded) and moment.outcome is not None and moment.outcome.status == "completed":
+            await self._correct(decode_response_messages(moment.outcome, turn.request.agent))
 
     async def _announce(self, call: PendingCallWire) -> None:
         """Write that a call has started, before it waits."""
@@ -150,7 +156,7 @@ class EventWriter:
             )
         return [with_short_result(event) for event in events]
 
-    def _complete(self, turn: ObservedTurn, moment: Moment, events: Sequence[LiveEvent]) -> Sequence[LiveEvent]:
+    def _complete(self, moment: Moment, events: Sequence[LiveEvent]) -> Sequence[LiveEvent]:
         """Add to the events of a moment what the client's text needs; take away what clients have."""
         if self._redactor is not None:
             events = self._with_complete_texts(events)
@@ -159,8 +165,6 @@ class EventWriter:
                 return ()
             case UpdateReceived() | ModelCallResponded() if self._continued_events is not None:
                 return self._without_repetitions(self._continued_events, moment, events)
-            case AttemptEnded(outcome=TurnOutcome(status="completed") as outcome):
-                return [*events, *self._corrections(decode_response_messages(outcome, turn.request.agent))]
             case _:
                 return events
 
@@ -189,12 +193,18 @@ class EventWriter:
             all_events.append(LiveEvent(event, data))
         return all_events
 
-    def _corrections(self, messages: Sequence[ResponseMessageWire]) -> list[LiveEvent]:
-        """Make the events that turn the emitted messages into the stored ones."""
+    async def _correct(self, messages: Sequence[ResponseMessageWire]) -> None:
+        """Write the events that turn the emitted messages into the stored ones."""
         if self._redactor is None:
-            return self._events.correct(messages)
-        text = SEPARATOR.join(message["text"] for message in self._redacted_messages)
-        return correct_messages(text, self._redacted_messages, messages)
+            first_wrong, events = self._events.correct(messages)
+        else:
+            texts = [message["text"] for message in self._redacted_messages]
+            first_wrong, events = correct_messages(texts, self._redacted_messages, messages)
+        if first_wrong is not None:
+            offsets = (await self._read_again()).message_offsets
+            await self._writer.put(*turn_restarted(offsets[first_wrong]))
+        for event in events:
+            await self._writer.put(*event)
 
     def _build_nested_events(self, nested: NestedMoment) -> tuple[str, Sequence[LiveEvent]]:
         """Return what clients learn of an agent within the turn's agent, and its path: its messages and tool calls."""

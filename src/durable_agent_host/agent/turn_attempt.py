@@ -181,7 +181,7 @@ class TurnAttempt:
         self.postponed_seconds = 0.0
         self._log = log
         self._writer = TurnLogWriter(log, self.log_id, self.number, interval_seconds=log.interval_seconds)
-        self._events = EventWriter(self._writer, redactor)
+        self._events = EventWriter(self._writer, self.read_again, redactor)
         self.metrics = AttemptMetrics(self.number)
         self.observers = ObserverGroup(turn, self._events, (self.metrics, *observers))
         self._turn = turn

@@ -41,7 +41,8 @@ class Service:
         needs_message_ids: whether an assistant's message in the Responses API needs ``id`` and ``status``.
         files: types of the files that a user's message may have.
         accepts_files_in_results: whether the Responses API takes lists with images and files as the output of a call.
-        limits_item_ids: whether the ids of items in the Responses API have at most 64 characters and occur once.
+        checks_items: whether the Responses API refuses ids of items that occur twice or have over 64 characters, and
+            reasoning without the item that followed it.
         accepts_reasoning_texts: whether the Responses API takes back reasoning that is not encrypted.
         rejected_fields: fields of a request, a tool or a message that it refuses.
     """
@@ -60,7 +61,7 @@ class Service:
     needs_message_ids: bool = False
     files: re.Pattern[str] = re.compile(rf"{_IMAGES}|audio/(wav|x-wav|wave|vnd\.wave|mp3|mpeg)|application/pdf")
     accepts_files_in_results: bool = True
-    limits_item_ids: bool = False
+    checks_items: bool = False
     accepts_reasoning_texts: bool = True
     rejected_fields: frozenset[str] = frozenset()
 
@@ -78,7 +79,7 @@ _OPENAI: Final = Service(
     accepts_repeated_roles=True,
     accepts_later_system=True,
     has_developer_role=True,
-    limits_item_ids=True,  # can1357/oh-my-pi#284; reasoning needs no id: NousResearch/hermes-agent#10788
+    checks_items=True,  # recorded errors; can1357/oh-my-pi#284; reasoning needs no id: NousResearch/hermes-agent#10788
     accepts_reasoning_texts=False,  # musistudio/claude-code-router#1783
 )
 

@@ -39,25 +39,25 @@ from durable_agent_host.turn.turn_events import (
 
 
 def correct_messages(
-    emitted_text: str, emitted_messages: Sequence[ResponseMessageWire], messages: Sequence[ResponseMessageWire]
-) -> list[LiveEvent]:
+    emitted_texts: Sequence[str],
+    emitted_messages: Sequence[ResponseMessageWire],
+    messages: Sequence[ResponseMessageWire],
+) -> tuple[int | None, list[LiveEvent]]:
     """Make the events that turn the emitted messages into the stored ones.
 
     Returns:
-        Missing messages, and complete ones again that have other citations or files; where a text differs, everything
-        again after an event that discards it.
+        The index of the first emitted message whose text is wrong, or None: clients discard it and all that follow.
+        Complete messages again that have other citations or files, and all messages from there on.
     """
-    count = len(emitted_messages)
-    texts = [message["text"] for message in messages]
-    is_beginning = [message["text"] for message in emitted_messages] == texts[:count]
-    if not is_beginning or emitted_text != SEPARATOR.join(texts[:count]):
-        return [turn_restarted(0), *_all_events(0, messages)]
+    texts = zip(emitted_texts, emitted_messages, messages, strict=False)
+    is_same = [text == emitted["text"] == message["text"] for text, emitted, message in texts]
+    start = (*is_same, False).index(False)
     changed = [
         message_completed(index, message)
-        for index, (emitted_message, message) in enumerate(zip(emitted_messages, messages, strict=False))
+        for index, (emitted_message, message) in enumerate(zip(emitted_messages[:start], messages, strict=False))
         if any(emitted_message[name] != message[name] for name in ("citations", "files"))
     ]
-    return [*changed, *_all_events(count, messages)]
+    return start if start < len(emitted_messages) else None, [*changed, *_all_events(start, messages)]
 
 
 def _all_events(start: int, messages: Sequence[ResponseMessageWire]) -> list[LiveEvent]:
@@ -156,7 +156,7 @@ class LiveEvents:
             elif content.type == "text" or content.type in FILES:
                 events += self._messages.feed(content, update, part)
             elif content.type == "text_reasoning":
-                events += [*self._messages.step_over(part), *self._reasoning.feed(content)]
+                events += [*self._messages.step_over(part), *self._reasoning.feed(content, part)]
             elif content.type not in {"usage", "error"}:
                 events += [*self._messages.step_over(part), *self._hosted.feed(content, has_item=has_item)]
         return events
@@ -170,8 +170,8 @@ class LiveEvents:
         """End a model call: what is open is complete."""
         return self._messages.end()
 
-    def correct(self, messages: Sequence[ResponseMessageWire]) -> list[LiveEvent]:
-        """Make the events that turn the emitted messages into the stored ones."""
+    def correct(self, messages: Sequence[ResponseMessageWire]) -> tuple[int | None, list[LiveEvent]]:
+        """Make the events that turn the emitted messages into the stored ones, as `correct_messages`."""
         return self._messages.correct(messages)
 
     def end_run(self) -> list[LiveEvent]:
@@ -198,6 +198,7 @@ class _Messages:
         self._texts: list[str] = []
         self._open: MessageAccumulator | None = None
         self._part: list[str] = []
+        self._later: list[tuple[Content, AgentResponseUpdate, ItemPart | None]] = []
         self._follows_text = self._is_continued = False
         self._position: int | str | None = None
         self._item_positions: dict[str, int | str] = {}
@@ -225,11 +226,15 @@ class _Messages:
                 self._item_positions[part.first_item_id] = part.position
         if self._open is not None and part is not None and part.item is not None and self._is_at(part):
             self._open.add((), part)
+            if self._later:
+                events += self._complete(self._open)
         return events
 
     def step_over(self, part: ItemPart | None) -> list[LiveEvent]:
-        """End the message, unless what follows is part of its item."""
-        return [] if part is not None and part.position is not None and self._is_at(part) else self.end()
+        """End the message, unless what follows is part of its item, or of one that interrupts it."""
+        if part is not None and part.position is not None and (self._is_at(part) or self._is_unfinished()):
+            return []
+        return self.end()
 
     def feed(self, content: Content, update: AgentResponseUpdate, part: ItemPart | None) -> list[LiveEvent]:
         """Read a text or a file."""
@@ -239,6 +244,9 @@ class _Messages:
             return []
         events: list[LiveEvent] = []
         if self._open is not None and not self._continues(content, part):
+            if part is not None and part.position is not None and self._is_unfinished():
+                self._later.append((content, update, part))
+                return []
             events = self.end()
         text = content.text or "" if content.type == "text" else ""
         if content.merge_mode == "replace":
@@ -249,36 +257,37 @@ class _Messages:
             self._position = None if part is None else self._locate(part)
             self._is_continued = part is None or part.position is None
             index = len(self._completed)
-            events += self._delta(SEPARATOR if index else "")
+            events += [message_delta(SEPARATOR)] if index else []
             events.append(message_started(index, self._author(update.author_name)))
         self._open.add([content], part)
         self._part.append(text)
         self._follows_text = content.type == "text"
-        return events + self._delta(text)
+        return [*events, message_delta(text)] if text else events
 
     def end(self) -> list[LiveEvent]:
-        """Complete the message that is open, if any."""
-        if self._open is None:
-            return []
-        message = fold_message(self._open, self._reader)
+        """Complete the message that is open, if any, and those that wait for its end."""
+        events: list[LiveEvent] = []
+        while self._open is not None:
+            events += self._complete(self._open)
+        return events
+
+    def _complete(self, open_message: MessageAccumulator) -> list[LiveEvent]:
+        """Complete the open message, and begin what waits for its end."""
         self._open = None
-        messages = response_messages([message], self._reader.service_files)
-        response_message = (
-            messages[0] if len(messages) == 1 else ResponseMessageWire(text="".join(self._part), citations=[], files=[])
-        )
+        messages = response_messages([fold_message(open_message, self._reader)], self._reader.service_files)
+        text = "".join(self._part)
         self._part = []
-        self._completed.append(response_message)
-        return [message_completed(len(self._completed) - 1, response_message)]
-
-    def correct(self, messages: Sequence[ResponseMessageWire]) -> list[LiveEvent]:
-        """Make the events that turn the emitted messages into the stored ones."""
-        return correct_messages("".join(self._texts), self._completed, messages)
-
-    def _delta(self, text: str) -> list[LiveEvent]:
-        if not text:
-            return []
         self._texts.append(text)
-        return [message_delta(text)]
+        self._completed.append(
+            messages[0] if len(messages) == 1 else ResponseMessageWire(text=text, citations=[], files=[])
+        )
+        events = [message_completed(len(self._completed) - 1, self._completed[-1])]
+        later, self._later = self._later, []
+        return [*events, *(event for arguments in later for event in self.feed(*arguments))]
+
+    def correct(self, messages: Sequence[ResponseMessageWire]) -> tuple[int | None, list[LiveEvent]]:
+        """Make the events that turn the emitted messages into the stored ones."""
+        return correct_messages(self._texts, self._completed, messages)
 
     def _author(self, name: str | None) -> str | None:
         return None if name == self._agent else name
@@ -289,6 +298,11 @@ class _Messages:
 
     def _is_at(self, part: ItemPart) -> bool:
         return self._open is not None and self._locate(part) == self._position
+
+    def _is_unfinished(self) -> bool:
+        """Return whether more can come of the open message's item: some services interleave items."""
+        slots = () if self._open is None or self._position is None else self._open.slots
+        return bool(slots) and all(slot.item is None for slot in slots)
 
     def _continues(self, content: Content, part: ItemPart | None) -> bool:
         if content.type in FILES or not any(self._part):
@@ -304,20 +318,21 @@ class _Reasoning:
     """Reasoning parts; a provider repeats each part when it is complete."""
 
     def __init__(self) -> None:
-        self._part: list[str] = []
+        self._texts: dict[int | str | None, list[str]] = {}
         self._has_started = False
 
-    def feed(self, content: Content) -> list[LiveEvent]:
+    def feed(self, content: Content, part: ItemPart | None) -> list[LiveEvent]:
         text = content.text or ""
         is_complete = content.merge_mode == "replace"
+        position = None if part is None else part.position
+        texts = self._texts.setdefault(position, [])
         if is_complete:
-            text = new_part("".join(self._part), text)
-        separator = "\n\n" if text and self._has_started and not self._part else ""
+            text = new_part("".join(texts), text)
+            del self._texts[position]
+        separator = "\n\n" if text and self._has_started and not texts else ""
         if text:
             self._has_started = True
-            self._part.append(text)
-        if is_complete:
-            self._part = []
+            texts.append(text)
         return [reasoning_delta(separator + text)] if text else []
 
 

@@ -155,6 +155,7 @@ class JournalState:
         before: the framework's session before the turn, as ``agent_session``, of a turn that resumes; None for others.
         resumptions: how often the turn has been resumed.
         discard_from: offset of the first event of a model call without a response, or None.
+        message_offsets: where each message of the answer starts, by its index.
         pending_calls: calls of which clients know that they wait, by their ids, as clients have them.
         replied_call_ids: those of which clients know that they have their answers.
         replies: the answers that the turn has taken, by the calls' ids.
@@ -187,6 +188,7 @@ class JournalState:
         self.before: Mapping[str, Any] | None = None
         self.resumptions = 0
         self.discard_from: int | None = None
+        self.message_offsets: dict[int, int] = {}
         self.pending_calls: dict[str, PendingCallWire] = {}
         self.replied_call_ids: set[str] = set()
         self.replies: dict[str, Mapping[str, Any]] = {}
@@ -204,6 +206,7 @@ class JournalState:
         self.failures: list[Mapping[str, Any]] = []
         self.announced: set[tuple[str, str | int]] = set()
         self._last_offset = -1
+        self._separator_offset = 0
         self._last_answer: int | None = None
 
     def add(self, record: LogRecord) -> None:
@@ -344,10 +347,18 @@ class JournalState:
             self.discard_from = self.first_output = None
             self.open_events = []
         elif turn_events.rule_of_stored(event).is_discardable:
-            self.discard_from = offset if self.discard_from is None else self.discard_from
-            self.first_output = offset if self.first_output is None else self.first_output
-            if self.continuations:
-                self.open_events.append(data)
+            self._add_output(data, offset)
+
+    def _add_output(self, data: Mapping[str, Any], offset: int) -> None:
+        self.discard_from = offset if self.discard_from is None else self.discard_from
+        self.first_output = offset if self.first_output is None else self.first_output
+        if data["event"] == turn_events.MESSAGE_DELTA and data["data"]["text"] == turn_events.SEPARATOR:
+            self._separator_offset = offset
+        elif data["event"] == turn_events.MESSAGE_STARTED:
+            index = data["data"]["index"]
+            self.message_offsets[index] = self._separator_offset if index else offset
+        if self.continuations:
+            self.open_events.append(data)
 
 
 async def read_journal(log: TurnLog, log_id: str) -> JournalState:

@@ -280,6 +280,7 @@ class ItemPreservingMixin(FoldedStreamMixin):
             history = messages if is_continuation else with_closed_calls(messages)
             sendable_messages = replayable_messages(
                 history,
+                service,
                 uses_service_storage=uses_service_storage,
                 can_send_reasoning=lambda contents: self._can_send_reasoning(contents, service),
             )

@@ -12,7 +12,9 @@ _CONTINUATION_LOST: Final = re.compile(
     r"|No tool output found for |MCP approval requests do not have an approval"
 )
 _REASONING_UNREADABLE: Final = re.compile(
-    r"invalid_encrypted_content|The encrypted content .*could not be verified", re.DOTALL
+    r"invalid_encrypted_content|The encrypted content .*could not be verified"
+    r"|of type 'reasoning' was provided without its required following item",
+    re.DOTALL,
 )
 _CONTAINER_EXPIRED: Final = re.compile(
     r"(?:Expected container_id: |Container (?:is expired|with id |'))\W*(?P<id>cntr_\w+)?", re.IGNORECASE

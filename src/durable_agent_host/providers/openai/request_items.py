@@ -165,7 +165,11 @@ _DATA_KIND: Final = re.compile(r"data:([^;,]*)")
 
 
 def replayable_messages(
-    messages: Sequence[Message], *, uses_service_storage: bool, can_send_reasoning: Callable[[Sequence[Content]], bool]
+    messages: Sequence[Message],
+    service: Service,
+    *,
+    uses_service_storage: bool,
+    can_send_reasoning: Callable[[Sequence[Content]], bool],
 ) -> list[Message]:
     """Remove the reasoning that cannot be replayed, and the ids that would require it.
 
@@ -174,7 +178,9 @@ def replayable_messages(
     """
     sendable_messages = [_with_media_types(_without_edited_items(message)) for message in messages]
     return [
-        _make_replayable(message, uses_service_storage=uses_service_storage, can_send_reasoning=can_send_reasoning)
+        _make_replayable(
+            message, service, uses_service_storage=uses_service_storage, can_send_reasoning=can_send_reasoning
+        )
         if message.role == "assistant"
         else message
         for message in sendable_messages
@@ -220,7 +226,11 @@ def _with_media_type(content: Content) -> Content:
 
 
 def _make_replayable(
-    message: Message, *, uses_service_storage: bool, can_send_reasoning: Callable[[Sequence[Content]], bool]
+    message: Message,
+    service: Service,
+    *,
+    uses_service_storage: bool,
+    can_send_reasoning: Callable[[Sequence[Content]], bool],
 ) -> Message:
     groups = _merge_reasoning(group_by_item(message.contents))
     contents: list[Content] = []
@@ -228,7 +238,7 @@ def _make_replayable(
     for index, group in enumerate(groups):
         next_group = groups[index + 1] if index + 1 < len(groups) else None
         is_sent = group[0].type != "text_reasoning" or (can_send_reasoning(group) and not _is_lost(group))
-        if not is_sent and not _can_precede(group, next_group, uses_service_storage=uses_service_storage):
+        if not is_sent and not _can_precede(group, next_group, service, uses_service_storage=uses_service_storage):
             is_plain = True
         elif is_plain or _is_lost(group):
             is_plain = True
@@ -256,11 +266,17 @@ def _merge_reasoning(groups: Iterable[list[Content]]) -> list[list[Content]]:
     return merged_groups
 
 
-def _can_precede(group: Sequence[Content], next_group: Sequence[Content] | None, *, uses_service_storage: bool) -> bool:
+def _can_precede(
+    group: Sequence[Content], next_group: Sequence[Content] | None, service: Service, *, uses_service_storage: bool
+) -> bool:
     is_encrypted = any(
         content.protected_data or content.additional_properties.get("encrypted_content") for content in group
     )
-    if not is_encrypted or not group[0].id or next_group is None or _is_lost(next_group):
+    if not is_encrypted or not group[0].id:
+        return False
+    if next_group is None:
+        return not service.checks_items
+    if _is_lost(next_group):
         return False
     if next_group[0].type in SERVICE_CONTENTS and find_item_metadata(next_group[0]) is None:
         return False
@@ -325,9 +341,9 @@ def with_valid_ids(items: Iterable[Mapping[str, Any]], service: Service) -> list
                 valid_item["id"] = row.id_prefix + derived_id(str(item_id), str(call_id), str(len(earlier_items)))
             elif not is_valid and not row.id_prefix:
                 is_new = item not in earlier_items
-                if row.is_id_optional or (row.is_encrypted and service.limits_item_ids and is_new):
+                if row.is_id_optional or (row.is_encrypted and service.checks_items and is_new):
                     del valid_item["id"]
-                elif service.limits_item_ids or not is_new:
+                elif service.checks_items or not is_new:
                     continue
             earlier_items.append(item)
         valid_items.append(valid_item)
