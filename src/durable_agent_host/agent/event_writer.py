@@ -196,7 +196,7 @@ class EventWriter:
     async def _correct(self, messages: Sequence[ResponseMessageWire]) -> None:
         """Write the events that turn the emitted messages into the stored ones."""
         if self._redactor is None:
-            first_wrong, events = self._events.correct(messages)
+            first_wrong, events = self._events.messages.correct(messages)
         else:
             texts = [message["text"] for message in self._redacted_messages]
             first_wrong, events = correct_messages(texts, self._redacted_messages, messages)
@@ -221,7 +221,7 @@ class EventWriter:
             case UpdateReceived(update):
                 return self._events.feed(update)
             case ModelCallResponded():
-                return self._events.end_call()
+                return self._events.messages.end()
             case AttemptStarted(replayed=False):
                 return (turn_started(turn.request),)
             case RunStarted(has_journal, discard_from):

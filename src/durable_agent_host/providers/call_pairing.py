@@ -15,6 +15,7 @@ from typing import Any, Final, cast
 
 from agent_framework import FunctionTool
 
+from durable_agent_host.codec.strict_json import reject_constant
 from durable_agent_host.model.ids import derived_id
 
 Json = dict[str, Any]
@@ -102,16 +103,12 @@ def object_arguments(arguments: Any) -> Any:
     if not isinstance(arguments, str) or arguments.strip() == "null":
         return arguments
     try:
-        value: Any = json.loads(arguments, parse_constant=_reject_constant) if arguments.strip() else {}
+        value: Any = json.loads(arguments, parse_constant=reject_constant) if arguments.strip() else {}
     except (ValueError, RecursionError):
         value = None
     if isinstance(value, dict):
         return arguments if arguments.strip() else "{}"
     return json.dumps({"raw": arguments})
-
-
-def _reject_constant(name: str) -> Any:
-    raise ValueError(name)
 
 
 UNNAMED: Final = "unnamed"

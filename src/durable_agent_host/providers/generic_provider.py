@@ -1,6 +1,5 @@
 """The provider for clients without a registered one: only the framework's contents are stored."""
 
-import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Final, cast
 
@@ -17,7 +16,7 @@ from durable_agent_host.providers.adapted_client import FoldedStreamMixin, ItemU
 from durable_agent_host.providers.client_errors import explain_client_error
 from durable_agent_host.providers.cross_provider_history import ReplayTarget, rewrite_for
 from durable_agent_host.providers.item_metadata import ItemMetadata
-from durable_agent_host.providers.lost_state import LossRules, apply_losses, mark_refusals
+from durable_agent_host.providers.lost_state import LossRules, apply_losses, mark_refusals, with_contents
 from durable_agent_host.providers.result_files import omit_rejected_files
 from durable_agent_host.providers.services import find_service
 
@@ -212,8 +211,7 @@ def remove_contents(messages: Iterable[Message], should_remove: Callable[[Conten
     for message in messages:
         contents = [content for content in message.contents if not should_remove(content)]
         if len(contents) < len(message.contents):
-            message = copy.copy(message)  # noqa: PLW2901 - replaced by the copy
-            message.contents = contents
+            message = with_contents(message, contents)  # noqa: PLW2901 - replaced by the copy
         if contents:
             remaining_messages.append(message)
     return remaining_messages

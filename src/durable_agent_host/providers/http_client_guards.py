@@ -45,7 +45,7 @@ def sdk_clients(client: Any) -> dict[str, Any]:
             sdk_client = value.with_options(max_retries=0)
             if (http := getattr(sdk_client, "_client", None)) is not None and hasattr(http, "event_hooks"):
                 sdk_client._client = _recorded_client(http)
-            copies[name] = with_surrogate_replacement(sdk_client)
+            copies[name] = copy_with_mixin(sdk_client, _SurrogateReplacingMixin)
             add_known_secrets(_list_credentials(sdk_client))
         elif hasattr(value, "_api_client") and any(
             base.__module__.startswith("google.genai") for base in type(value).__mro__
@@ -185,15 +185,6 @@ def _guard_google_client(client: Any) -> Any:
 _BODIES: Final = ("json_data", "extra_json")
 
 
-def with_surrogate_replacement(sdk: Any) -> Any:
-    """Copy a client of an SDK so that it can send every string.
-
-    Returns:
-        A copy that shares the connections.
-    """
-    return copy_with_mixin(sdk, _SurrogateReplacingMixin)
-
-
 def without_lone_surrogates(value: Any) -> Any:
     """Return a JSON value whose texts are encodable as UTF-8."""
     if isinstance(value, str):
@@ -222,7 +213,7 @@ def encode_text(text: str) -> bytes:
 
 
 class _SurrogateReplacingMixin:
-    """The override; precedes the SDK's own class in the method resolution order."""
+    """The override that sends every string; precedes the SDK's own class in the method resolution order."""
 
     def _build_request(self, options: Any, **kwargs: Any) -> Any:
         client: Any = super()

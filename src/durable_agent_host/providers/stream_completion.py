@@ -88,12 +88,8 @@ READ_TO_END: Final = object()
 """In place of an SDK's object: an adapter has found the end of the response by marks of its own."""
 
 
-def _is_read_to_end(raw: Any) -> bool | None:
-    return raw is READ_TO_END or None
-
-
 _ENDINGS: Final[tuple[Callable[[Any], bool | None], ...]] = (
-    _is_read_to_end,
+    lambda raw: raw is READ_TO_END or None,
     _is_responses_end,
     _is_chat_completions_end,
     _is_anthropic_end,

@@ -21,7 +21,7 @@ from agent_framework import AgentResponse, AgentResponseUpdate, Content, Message
 from durable_agent_host.model.budget import known_counts
 from durable_agent_host.model.ending import PAUSE
 from durable_agent_host.model.provider_item import PART_OF, STAMP, ItemPart
-from durable_agent_host.stream.fold_content import ACCUMULATORS, Accumulator, CodeRunAccumulator, CompleteContent
+from durable_agent_host.stream.fold_content import ACCUMULATORS, Accumulator, CompleteContent
 
 # One message as its updates are collected: slots for items and for contents between them.
 
@@ -382,10 +382,7 @@ class Fold:
 
 
 def fold_updates(updates: Iterable[Any], items: ItemReader) -> AgentResponse[Any]:
-    """Fold the updates of a turn, or of one model call, into the response.
-
-    folded already (`response_as_updates`) gives the same response.
-    """
+    """Fold the updates of a turn, or of one model call, into the response."""
     return Fold(updates, items).response()
 
 
@@ -401,14 +398,10 @@ def fold_contents(contents: Sequence[Content]) -> list[Content]:
     """Fold the contents of a stored message that was saved chunk by chunk.
 
     Returns:
-        New contents: one for each text, call and script. A script that older clients repeated at its end comes once.
+        New contents: one for each text, call and script.
     """
     accumulator = MessageAccumulator(AgentResponseUpdate(role="assistant"))
     accumulator.add(contents, None)
-    for slot in accumulator.slots:
-        for _, joiner in slot.parts:
-            if isinstance(joiner, CodeRunAccumulator):
-                joiner.drop_repeat()
     return tidy_contents([joiner.content() for slot in accumulator.slots for _, joiner in slot.parts])
 
 

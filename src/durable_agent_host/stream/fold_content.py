@@ -9,7 +9,7 @@ import copy
 import json
 from collections.abc import Mapping, Sequence
 from operator import attrgetter
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, cast
 
 from agent_framework import Content
 
@@ -72,13 +72,11 @@ class _Accumulator:
         if content.status is not None:
             self._status = content.status
 
-    def _mode(self, as_fragment: bool) -> Literal["append", "replace"] | None:
-        return ("replace" if self._is_replaced else self._head.merge_mode) if as_fragment else None
-
     def _finish(self, as_fragment: bool) -> Content:
         result = copy.copy(self._head)
         result.raw_representation = None
-        result.merge_mode = self._mode(as_fragment)
+        mode = "replace" if self._is_replaced else self._head.merge_mode
+        result.merge_mode = mode if as_fragment else None
         result.additional_properties = _copy_properties(self._properties)
         result.annotations = cast(
             "Any", self._annotations and [_without_raw(annotation) for annotation in self._annotations]
@@ -241,14 +239,6 @@ class CodeRunAccumulator(_Accumulator):
             elif value is not None:
                 self._other_outputs = value
         self._add_common(content, incoming_wins=True)
-
-    def drop_repeat(self) -> None:
-        """Drop the last input when it repeats all before it, as older clients ended a streamed script."""
-        inputs = self._lists["inputs"]
-        if inputs and len(inputs) > 1 and all(_is_text(text_content) for text_content in inputs):
-            *before, last = (str(text_content.text) for text_content in inputs)
-            if "".join(before) == last:
-                del inputs[:-1]
 
     def content(self, *, as_fragment: bool = False) -> Content:
         """Return the run as one content.

@@ -113,6 +113,9 @@ class LiveEvents:
         reader: of the agent's provider; None uses only the contents.
         agent: the name of the agent, which is not told as the author.
         emits_function_events: whether to emit events of the app's tools; False where the middleware does.
+
+    Attributes:
+        messages: of the answer.
     """
 
     def __init__(
@@ -123,7 +126,7 @@ class LiveEvents:
         emits_function_events: bool = True,
     ) -> None:
         self._reader = reader = reader or _UnknownProvider()
-        self._messages = _Messages(reader, agent)
+        self.messages = AnswerMessages(reader, agent)
         self._reasoning = _Reasoning()
         self._functions = _Functions() if emits_function_events else None
         self._hosted = HostedCalls(reader.service_files)
@@ -136,7 +139,7 @@ class LiveEvents:
         """
         part = self._read_part(update)
         has_item = part is not None and part.position is not None
-        events = self._messages.start_update(update, part)
+        events = self.messages.start_update(update, part)
         app_calls = {
             content.call_id
             for content in update.contents
@@ -145,7 +148,7 @@ class LiveEvents:
         item = None if part is None else part.item
         item_calls = () if item is None else self._reader.hosted_calls(item)
         if calls := [call for call in item_calls if call.call_id not in app_calls]:
-            events += self._messages.step_over(part)
+            events += self.messages.step_over(part)
             events += self._hosted.feed_item(calls, self._reader.complete_item([], item))
         for content in update.contents:
             if self._functions is not None and not self._hosted.has(content):
@@ -154,11 +157,11 @@ class LiveEvents:
             if item.get("call_id"):  # from the journal
                 events += self._hosted.feed_item(self._reader.hosted_calls(item), ())
             elif content.type == "text" or content.type in FILES:
-                events += self._messages.feed(content, update, part)
+                events += self.messages.feed(content, update, part)
             elif content.type == "text_reasoning":
-                events += [*self._messages.step_over(part), *self._reasoning.feed(content, part)]
+                events += [*self.messages.step_over(part), *self._reasoning.feed(content, part)]
             elif content.type not in {"usage", "error"}:
-                events += [*self._messages.step_over(part), *self._hosted.feed(content, has_item=has_item)]
+                events += [*self.messages.step_over(part), *self._hosted.feed(content, has_item=has_item)]
         return events
 
     def reopen(self, call_ids: Iterable[str]) -> None:
@@ -166,18 +169,10 @@ class LiveEvents:
         for call_id in call_ids:
             self._hosted.reopen(call_id)
 
-    def end_call(self) -> list[LiveEvent]:
-        """End a model call: what is open is complete."""
-        return self._messages.end()
-
-    def correct(self, messages: Sequence[ResponseMessageWire]) -> tuple[int | None, list[LiveEvent]]:
-        """Make the events that turn the emitted messages into the stored ones, as `correct_messages`."""
-        return self._messages.correct(messages)
-
     def end_run(self) -> list[LiveEvent]:
         """End what is open."""
         events = self._functions.flush() if self._functions is not None else []
-        return [*events, *self.end_call(), *self._hosted.end_all()]
+        return [*events, *self.messages.end(), *self._hosted.end_all()]
 
     def _read_part(self, update: AgentResponseUpdate) -> ItemPart | None:
         raw: Any = update.raw_representation
@@ -188,7 +183,7 @@ class LiveEvents:
         return None if raw is None else self._reader.read_item(update)
 
 
-class _Messages:
+class AnswerMessages:
     """The messages of the response so far, by the rules of `response_messages`."""
 
     def __init__(self, reader: EventReader, agent: str) -> None:
@@ -258,7 +253,7 @@ class _Messages:
             self._is_continued = part is None or part.position is None
             index = len(self._completed)
             events += [message_delta(SEPARATOR)] if index else []
-            events.append(message_started(index, self._author(update.author_name)))
+            events.append(message_started(index, None if update.author_name == self._agent else update.author_name))
         self._open.add([content], part)
         self._part.append(text)
         self._follows_text = content.type == "text"
@@ -288,9 +283,6 @@ class _Messages:
     def correct(self, messages: Sequence[ResponseMessageWire]) -> tuple[int | None, list[LiveEvent]]:
         """Make the events that turn the emitted messages into the stored ones."""
         return correct_messages(self._texts, self._completed, messages)
-
-    def _author(self, name: str | None) -> str | None:
-        return None if name == self._agent else name
 
     def _locate(self, part: ItemPart) -> int | str | None:
         position = part.position

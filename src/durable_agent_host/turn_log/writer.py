@@ -29,9 +29,6 @@ class TurnLogWriter:
         batch_bytes: a batch of this size, roughly, is written before the interval is over.
         waiting_bytes: `put` waits while more than this is not durable.
         clock: returns the seconds since 1970.
-
-    Attributes:
-        next_offset: after the last entry that this writer has made durable; 0 before the first.
     """
 
     def __init__(
@@ -45,7 +42,6 @@ class TurnLogWriter:
         waiting_bytes: int = WAITING_BYTES,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.next_offset = 0
         self._log = log
         self._log_id = log_id
         self._attempt = attempt
@@ -199,7 +195,6 @@ class TurnLogWriter:
             if not isinstance(error, Exception):  # the loop is being shut down
                 raise
             return
-        self.next_offset = first + len(entries)
         for durable, index in promises:
             if not durable.done():
                 durable.set_result(first + index)

@@ -187,10 +187,10 @@ def test_divided_characters_are_joined():
 # --- stored chunk by chunk ---------------------------------------------------------------------------------------
 
 
-def test_a_script_stored_in_chunks_and_once_more_is_one():
-    """Hundreds of chunks, and the script again at their end, as older clients stored it, are the script once."""
+def test_a_script_stored_in_chunks_is_one():
+    """Hundreds of chunks are the script once."""
     script = "".join(f"print({n})\n" for n in range(300))
-    texts = [*fragments(script, range(1, 2000, 6)), script]
+    texts = fragments(script, range(1, 2000, 6))
     stored_chunks = [
         Content.from_code_interpreter_tool_call(
             call_id="ci_1", inputs=[Content.from_text(text)], additional_properties={"sequence_number": n}

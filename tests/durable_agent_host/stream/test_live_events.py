@@ -22,7 +22,7 @@ def live_events(updates, **options):
     live = LiveEvents(provider, **options)
     events = [event for update in updates for event in live.feed(update)]
     events += live.end_run()
-    first_wrong, last_events = live.correct(messages_of(fold_updates(updates, provider)))
+    first_wrong, last_events = live.messages.correct(messages_of(fold_updates(updates, provider)))
     return without_messages(events, first_wrong), last_events
 
 

@@ -8,9 +8,9 @@ own class. They read the stream's events (`stream_events`), and send messages ba
 # ruff: noqa: SLF001 - the overrides call what they override
 
 import base64
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from agent_framework import ChatResponseUpdate, Content, Message
 
@@ -23,9 +23,11 @@ from durable_agent_host.providers.anthropic.block_mapping import find_container
 from durable_agent_host.providers.anthropic.message_accumulator import Block
 from durable_agent_host.providers.anthropic.request_messages import (
     WITHOUT_THOUGHTS,
+    Prepare,
     accepted_messages,
     is_paused,
     request_groups,
+    to_blocks,
     with_valid_calls,
 )
 from durable_agent_host.providers.anthropic.stream_events import (
@@ -50,8 +52,6 @@ from durable_agent_host.providers.services import ANTHROPIC
 
 CACHE_CONTROL: Final = "cache_control"
 """Key in a content's properties: the caching mark for its block, as defined by the service."""
-
-Prepare = Callable[[Message], list[Block]]
 
 _FOREIGN: Final = frozenset({"mcp_server_tool_call", "mcp_server_tool_result"})
 """Contents of other providers that the framework would write as blocks that the service rejects."""
@@ -86,19 +86,12 @@ def plain_messages(message: Message, prepare: Prepare) -> list[Block]:
         groups = prepare(with_contents(message, [content])) if block is None else own_message
         if documents and groups:
             result = groups[-1]["content"][-1]
-            result["content"] = [*_result_blocks(result["content"]), *documents]
+            result["content"] = [*to_blocks(result["content"]), *documents]
         if cache_control is not None and groups and groups[-1]["content"]:
             groups[-1]["content"][-1][CACHE_CONTROL] = cache_control
         request_messages += groups
     write_run()
     return request_messages
-
-
-def _result_blocks(content: Any) -> list[Block]:
-    """Return the content of a result as blocks; an empty text is none."""
-    if isinstance(content, str):
-        return [{"type": "text", "text": content}] if content else []
-    return cast("list[Block]", content)
 
 
 def _accepts_in_result(file: Content) -> bool:

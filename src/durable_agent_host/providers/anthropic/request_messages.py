@@ -162,7 +162,7 @@ def accepted_messages(messages: Iterable[Block]) -> list[Block]:
     """Bring messages into the form that the service accepts."""
     merged_messages: list[Block] = []
     for message in messages:
-        blocks = _blocks(message["content"])
+        blocks = to_blocks(message["content"])
         if merged_messages and merged_messages[-1]["role"] == message["role"]:
             merged_messages[-1]["content"] += blocks
         elif blocks:
@@ -197,8 +197,9 @@ def is_paused(messages: Sequence[Message]) -> bool:
     return bool(messages) and PAUSED in messages[-1].additional_properties
 
 
-def _blocks(content: Any) -> list[Block]:
-    return [{"type": "text", "text": content}] if isinstance(content, str) else list(cast("list[Block]", content))
+def to_blocks(content: Any) -> list[Block]:
+    """Return the content of a message or a result as blocks; an empty text is none."""
+    return [{"type": "text", "text": content}] if content and isinstance(content, str) else list(content)
 
 
 def _is_rejected(block: Mapping[str, Any]) -> bool:

@@ -9,12 +9,12 @@ Source: openai-python 3.54, `lib/streaming/_deltas.py`; the pages on streams of 
 
 import base64
 import binascii
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
 from durable_agent_host.codec.strict_json import object_at
+from durable_agent_host.model.ids import derived_id
 from durable_agent_host.model.response_normalization import with_text_names
 from durable_agent_host.providers.event_normalization import json_text
 
@@ -159,7 +159,7 @@ def _complete_call(call: Mapping[str, Any], seed: str, call_index: int) -> dict[
 
 def derive_call_id(seed: str, call_index: int) -> str:
     """Derive the id of a call that has none from the service."""
-    return "call_" + hashlib.sha256(f"{seed}:{call_index}".encode()).hexdigest()[:24]
+    return "call_" + derived_id(seed, str(call_index))
 
 
 def _get_function(call: Mapping[str, Any]) -> Mapping[str, Any]:

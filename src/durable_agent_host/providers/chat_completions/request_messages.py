@@ -1,6 +1,5 @@
 """Writes a conversation for Chat Completions: every call directly followed by its results, in its service's form."""
 
-import hashlib
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
@@ -8,6 +7,7 @@ from typing import Any, Final
 from agent_framework import Content
 
 from durable_agent_host.codec.strict_json import object_at, value_at
+from durable_agent_host.model.ids import derived_id
 from durable_agent_host.model.provider_item import LOST_RESULT
 from durable_agent_host.providers.call_pairing import accepted_name, object_arguments, unique_id
 from durable_agent_host.providers.chat_completions.content_mapping import transcripts
@@ -59,7 +59,7 @@ def _with_short_ids(message: Wire) -> Wire:
 def short_id(call_id: Any) -> str:
     """Return an id for a call that OpenAI accepts; longer ones come from other services."""
     text = str(call_id)
-    return text if len(text) <= MAX_CALL_ID_CHARACTERS else "call_" + hashlib.sha256(text.encode()).hexdigest()[:24]
+    return text if len(text) <= MAX_CALL_ID_CHARACTERS else "call_" + derived_id(text)
 
 
 def pair_messages(messages: Iterable[Wire], service: Service) -> list[Wire]:

@@ -96,7 +96,9 @@ def with_closed_calls(messages: Sequence[Message]) -> list[Message]:
         paired_contents = [content for content in message.contents if id(content) not in orphan_ids]
         open_functions = [content for content in paired_contents if id(content) in open_calls and _is_function(content)]
         contents = [
-            _mark_lost(content) if id(content) in open_ids and not _is_function(content) else content
+            _mark_content(content, is_unreadable=False)
+            if id(content) in open_ids and not _is_function(content)
+            else content
             for content in paired_contents
         ]
         if contents or not message.contents:
@@ -145,13 +147,6 @@ def _is_function(content: Content) -> bool:
     """Return whether a content is sent as a call of a function tool."""
     metadata = find_item_metadata(content)
     return content.type == "function_call" and (metadata is None or metadata.get("type") == "function_call")
-
-
-def _mark_lost(content: Content) -> Content:
-    metadata: Any = find_item_metadata(content)
-    clone = copy.copy(content)
-    clone.additional_properties = content.additional_properties | {STAMP: {**metadata, LOST: True}}
-    return clone
 
 
 _NO_ID: Final = re.compile(r"(?!)")
