@@ -227,9 +227,8 @@ class AnswerMessages:
 
     def step_over(self, part: ItemPart | None) -> list[LiveEvent]:
         """End the message, unless what follows is part of its item, or of one that interrupts it."""
-        if part is not None and part.position is not None and (self._is_at(part) or self._is_unfinished()):
-            return []
-        return self.end()
+        is_own = part is not None and part.position is not None and self._is_at(part)
+        return [] if is_own or self._is_interrupted_by(part) else self.end()
 
     def feed(self, content: Content, update: AgentResponseUpdate, part: ItemPart | None) -> list[LiveEvent]:
         """Read a text or a file."""
@@ -239,7 +238,7 @@ class AnswerMessages:
             return []
         events: list[LiveEvent] = []
         if self._open is not None and not self._continues(content, part):
-            if part is not None and part.position is not None and self._is_unfinished():
+            if self._is_interrupted_by(part):
                 self._later.append((content, update, part))
                 return []
             events = self.end()
@@ -291,10 +290,10 @@ class AnswerMessages:
     def _is_at(self, part: ItemPart) -> bool:
         return self._open is not None and self._locate(part) == self._position
 
-    def _is_unfinished(self) -> bool:
-        """Return whether more can come of the open message's item: some services interleave items."""
-        slots = () if self._open is None or self._position is None else self._open.slots
-        return bool(slots) and all(slot.item is None for slot in slots)
+    def _is_interrupted_by(self, part: ItemPart | None) -> bool:
+        """Return whether more can come of the open message's item, behind this one: some services interleave items."""
+        is_item = part is not None and part.position is not None and self._position is not None
+        return is_item and self._open is not None and self._open.slots[-1].item is None
 
     def _continues(self, content: Content, part: ItemPart | None) -> bool:
         if content.type in FILES or not any(self._part):

@@ -15,7 +15,7 @@ from agent_framework import Annotation, Content
 
 from durable_agent_host.codec.strict_json import object_at, value_at
 from durable_agent_host.model.ending import is_refusal, refusal
-from durable_agent_host.providers.neutral_contents import approval_request, text_span
+from durable_agent_host.providers.neutral_contents import text_span
 
 Item = Mapping[str, Any]
 
@@ -189,11 +189,6 @@ def complete_search(item: Item, contents: list[Content]) -> list[Content]:
         elif item["type"] == "web_search_call":
             content.result = {"action": item.get("action")}
     return contents
-
-
-def complete_approval(item: Item, contents: list[Content]) -> list[Content]:
-    """Add the request if the stream was joined after the event that starts the item."""
-    return contents or [approval_request(item)]
 
 
 def complete_image(item: Item, contents: list[Content]) -> list[Content]:

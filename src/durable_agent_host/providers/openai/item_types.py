@@ -15,6 +15,7 @@ from durable_agent_host.codec.tool_result_text import search_text
 from durable_agent_host.model.ids import derived_id
 from durable_agent_host.model.journal_entry import ToolOutcome
 from durable_agent_host.model.provider_item import HostedCall
+from durable_agent_host.providers.neutral_contents import approval_request
 from durable_agent_host.providers.openai import content_completion
 
 Item = dict[str, Any]
@@ -139,21 +140,15 @@ def _tool_search(item: Item) -> HostedCall | None:
     return None if item.get("execution") == "client" else _call(item, "tool_search", None)
 
 
-def _program(item: Item) -> HostedCall:
-    return _call(item, "program", {"code": item.get("code")}, id_field="call_id", outcome=None)
-
-
-def _program_output(item: Item) -> HostedCall:
-    return _call(item, "", None, id_field="call_id", result=str(item.get("result") or ""))
-
-
 def _unknown_call(item: Item) -> HostedCall:
     """Return an item of unknown type as a call: told by its type, with all that it has, or as the output of one."""
     kind = str(item["type"])
     id_field = "call_id" if item.get("call_id") else "id"
     if kind.endswith("_output"):
-        return _call(item, "", None, id_field=id_field, result=str(item.get("output") or ""))
-    arguments = {name: value for name, value in item.items() if name not in {"type", "id", "call_id", "status"}}
+        return _call(item, "", None, id_field=id_field, result=str(item.get("output") or item.get("result") or ""))
+    arguments = {
+        name: value for name, value in item.items() if name not in {"type", "id", "call_id", "status", "fingerprint"}
+    }
     has_output = id_field == "id" or any(item.get(name) is not None for name in ("output", "result", "results"))
     known_item = {"id": f"{kind}_{derived_id(str(item))}", **item}
     return _call(known_item, kind, item.get("arguments") or arguments, id_field=id_field, has_output=has_output)
@@ -211,7 +206,7 @@ ITEM_TYPES: Final[dict[str, ItemType]] = {
     ),
     "mcp_list_tools": ItemType(),
     "mcp_approval_request": ItemType(
-        complete=content_completion.complete_approval,
+        complete=lambda item, contents: contents or [approval_request(item)],
     ),
     "image_generation_call": ItemType(
         complete=content_completion.complete_image,
@@ -257,8 +252,6 @@ ITEM_TYPES: Final[dict[str, ItemType]] = {
         hosted_call=_tool_search,
     ),
     "tool_search_output": ItemType(),
-    "program": ItemType(hosted_call=_program),
-    "program_output": ItemType(hosted_call=_program_output),
     "compaction": ItemType(
         is_encrypted=True,
         is_id_optional=True,
