@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import requests
 
 from tests.browser import CHROMIUM, Page, open_browser
 from tests.durable_agent_host.conftest import PEOPLE
@@ -175,6 +176,23 @@ async def test_sessions_of_all_agents_are_found_by_what_was_said(
         assert title.endswith("Which bird waits? · Rester · Inspector")
         await page.evaluate("location.reload()")
         await page.until("messages", lambda text: "The heron stands still." in text)
+
+
+async def test_orchestrations_are_displayed_with_their_history(
+    site: InspectorSite, model: PracticeModel, tmp_path: Path
+):
+    """Those of the app, without the turns that they run; one of them with its input, its calls and its output."""
+    model.plan({"text": "Nothing to pay."})
+    start_url = f"{site.host.management}/orchestrators/pay_or_say_why/audit?timeout=60"
+    assert requests.post(start_url, json={"session": "audited"}).json() == "Nothing to pay."
+    async with open_browser(f"{site.host.url}/api/inspector", tmp_path / "browser") as page:
+        await page.until("sessions", lambda text: "audited" in text)
+        await page.click("#orchestrations")
+        listed = (await page.until("dialog", lambda text: "audit" in text))[-1]
+        assert ("pay_or_say_why" in listed, "agent_turn" in listed) == (True, False)
+        await page.click("dialog td button")
+        shown = (await page.until("dialog", lambda text: "execution completed" in text))[-1]
+        assert [word for word in ("audited", "agent_turn", "Nothing to pay.") if word not in shown] == []
 
 
 async def test_what_waits_is_answered_in_one_place(site: InspectorSite, model: PracticeModel, tmp_path: Path):

@@ -1,0 +1,27 @@
+// The first words of a conversation are its title; they are read when it comes into view.
+
+const titles = new Map();
+const titleKey = (agent, session) => JSON.stringify([agent, session]);
+
+const TITLES = "durable-agent-host.inspector.titles";
+const ownTitles = () => parsed(localStorage.getItem(TITLES) ?? "null") ?? {};
+
+async function readTitle(agent, session) {
+  const key = titleKey(agent, session), own = ownTitles()[key];
+  if (own) titles.set(key, own);
+  if (titles.has(key)) return titles.get(key);
+  const page = await json("GET", `${sessionPath(agent, session)}?limit=1&cursor=1`).catch(() => ({ messages: [] }));
+  const failed = page.messages[0] || page.running_turn ? null : page.turns?.[0];
+  const asked = failed ? (await json("GET", `${sessionPath(agent, session)}/turns/${part(failed.turn_id)}`).catch(() => null))?.message : page.running_turn?.message;
+  const text = (page.messages[0] ? textOf(page.messages[0]) : asked ?? "").trim().replace(/\s+/g, " ");
+  if (!text) return null;
+  titles.set(key, text.length > 120 ? `${text.slice(0, 120)}…` : text);
+  return titles.get(key);
+}
+
+const inView = new IntersectionObserver((entries) => {
+  for (const { target, isIntersecting } of entries) if (isIntersecting) {
+    inView.unobserve(target);
+    readTitle(target.dataset.agent, target.dataset.session).then((title) => { if (title) target.querySelector(".words").textContent = plain(title); });
+  }
+});
