@@ -47,7 +47,8 @@ def init(folder: Path, template: str) -> None:
     python = "python3.13" if shutil.which("python3.13") == sys.executable else shlex.quote(sys.executable)
     click.echo(
         f"The app is in {folder.resolve()}. Next:\n\n"
-        f"  {enter}{python} -m venv .venv && .venv/bin/pip install -qr requirements-dev.txt\n"
+        f"  {enter}{python} -m venv .venv && .venv/bin/pip install -q uv\n"
+        "  .venv/bin/uv pip install -qr requirements-dev.txt\n"
         "  .venv/bin/pytest\n"
         f"  .venv/bin/{_PACKAGE} dev"
     )
