@@ -54,11 +54,14 @@ class Page:
     async def until(self, name: str, is_expected: Any) -> list[str]:
         """Look at an element until its text is wanted; gives the texts seen, each once."""
         seen = [await self.text(name)]
-        async with asyncio.timeout(60):
-            while not is_expected(seen[-1]):
-                await asyncio.sleep(0.02)
-                if (now := await self.text(name)) != seen[-1]:
-                    seen.append(now)
+        try:
+            async with asyncio.timeout(60):
+                while not is_expected(seen[-1]):
+                    await asyncio.sleep(0.02)
+                    if (now := await self.text(name)) != seen[-1]:
+                        seen.append(now)
+        except TimeoutError:
+            raise AssertionError(f"{name} is still {seen[-1][-2000:]!r}; {await self.text('notice')}") from None
         return seen
 
 
@@ -71,6 +74,7 @@ async def open_browser(url: str, folder: Path, *more: str) -> AsyncIterator[Page
         "--no-sandbox",
         "--disable-gpu",
         "--disable-dev-shm-usage",
+        "--window-size=1400,1000",
         "--remote-debugging-port=0",
     ]
     with Process(CHROMIUM, *options, *more, f"--user-data-dir={folder}", url):

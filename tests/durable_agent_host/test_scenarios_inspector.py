@@ -166,8 +166,11 @@ async def test_sessions_of_all_agents_are_found_by_what_was_said(
     model.plan({"text": "The heron stands still."}, {"text": "Nothing else."})
     for agent, session, message in (("Rester", "bird", "Which bird waits?"), ("Guide", "stone", "Which stone waits?")):
         assert site.host.run(agent, {"message": message, "session_id": session}).ok
+    model.plan({"error": {"status": 400, "message": "no"}})
+    assert site.host.run("Guide", {"message": "Which turn fails?", "session_id": "failing"}).status_code == 502
+    firsts = ("Which bird waits?bird", "Which stone waits?stone", "Which turn fails?failing")
     async with open_browser(f"{site.host.url}/api/inspector", tmp_path / "browser") as page:
-        await page.until("sessions", lambda text: "Which bird waits?bird" in text and "Which stone waits?stone" in text)
+        await page.until("sessions", lambda text: all(first in text for first in firsts))
         await page.evaluate("$('search').value = 'HERON'; $('search').dispatchEvent(new Event('input'))")
         await page.until("sessions", lambda text: "The heron stands" in text and "stone" not in text)
         await page.click("#sessions a")

@@ -6,14 +6,19 @@ const titleKey = (agent, session) => JSON.stringify([agent, session]);
 const TITLES = "durable-agent-host.inspector.titles";
 const ownTitles = () => parsed(localStorage.getItem(TITLES) ?? "null") ?? {};
 
+async function firstWords(path) {
+  const page = await json("GET", `${path}?limit=1&cursor=1`);
+  if (page.messages.length) return textOf(page.messages[0]);
+  if (page.running_turn) return page.running_turn.message;
+  const [failed] = (await json("GET", `${path}?limit=1`)).turns; // it has left no message
+  return failed ? (await json("GET", `${path}/turns/${part(failed.turn_id)}`)).message : null;
+}
+
 async function readTitle(agent, session) {
   const key = titleKey(agent, session), own = ownTitles()[key];
   if (own) titles.set(key, own);
   if (titles.has(key)) return titles.get(key);
-  const page = await json("GET", `${sessionPath(agent, session)}?limit=1&cursor=1`).catch(() => ({ messages: [] }));
-  const failed = page.messages[0] || page.running_turn ? null : page.turns?.[0];
-  const asked = failed ? (await json("GET", `${sessionPath(agent, session)}/turns/${part(failed.turn_id)}`).catch(() => null))?.message : page.running_turn?.message;
-  const text = (page.messages[0] ? textOf(page.messages[0]) : asked ?? "").trim().replace(/\s+/g, " ");
+  const first = await firstWords(sessionPath(agent, session)).catch(() => null), text = (first ?? "").trim().replace(/\s+/g, " ");
   if (!text) return null;
   titles.set(key, text.length > 120 ? `${text.slice(0, 120)}…` : text);
   return titles.get(key);
