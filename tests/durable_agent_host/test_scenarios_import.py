@@ -97,3 +97,34 @@ def test_a_body_that_is_no_export_is_rejected(lab: AgentHost, document: Any):
     body = json.dumps(document).encode()
     response = lab.post(f"/agents/Instant/sessions/no-{uuid4().hex}/import", body)
     assert (response.status_code, "line 1" in response.json()["detail"]) == (400, True), response.text
+
+
+FILES_ELSEWHERE = {
+    "file": {"$type": "uri", "uri": "file:///etc/passwd", "mediaType": "image/png"},
+    "metadata": {"$type": "data", "uri": "http://169.254.169.254/latest", "mediaType": "image/png"},
+    "name": {"$type": "uri", "uri": "HTTP://Metadata.Google.Internal/", "mediaType": None},
+    "hosted file": {"$type": "hostedFile", "fileId": "http://[::ffff:127.0.0.1]/a"},
+    "result": {
+        "$type": "functionResult",
+        "callId": "c",
+        "result": "",
+        "extensionData": {"durableAgentHost": {"items": [{"type": "uri", "uri": "http://2130706433/"}]}},
+    },
+    "unknown": {"$type": "unknown", "content": {"type": "uri", "uri": "http://localhost/"}},
+}
+
+
+@pytest.mark.parametrize("is_line", [False, True])
+@pytest.mark.parametrize("content", FILES_ELSEWHERE)
+def test_a_file_at_a_private_address_is_refused(lab: AgentHost, content: str, is_line: bool):
+    """A later turn would send a model's service there; the error names line and address, and nothing is stored."""
+    name = f"odd-{uuid4().hex}"
+    message = {"role": "user", "contents": [FILES_ELSEWHERE[content]]}
+    entry = {"$type": "request", "correlationId": "t", "createdAt": "2026-01-01T00:00:00+00:00", "messages": [message]}
+    document = {"schemaVersion": "1.1.0", "data": {"conversationHistory": [] if is_line else [entry]}}
+    lines = [document, entry] if is_line else [document]
+    body = "\n".join(map(json.dumps, lines)).encode()
+    response = lab.post(f"/agents/Instant/sessions/{name}/import", body)
+    assert response.status_code == 400, response.text
+    assert f"line {len(lines)} has a file at" in response.json()["detail"]
+    assert lab.state("Instant", name) is None

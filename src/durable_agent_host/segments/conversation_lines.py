@@ -22,6 +22,7 @@ from durable_agent_host.model.segment_refs import SegmentList, SegmentRef
 from durable_agent_host.model.session import Session, without_workflow_state
 from durable_agent_host.segments.conversation_reader import ConversationReader, OpenSegments, stored_overlay
 from durable_agent_host.segments.protocol import OWNER
+from durable_agent_host.session.entry_files import find_private_url
 from durable_agent_host.session.sealing import (
     AGENT_SESSION_BYTES,
     HEAD_BYTES,
@@ -190,12 +191,18 @@ def _parse_header(header: dict[str, Any]) -> Session:
 
 
 def _raise_if_invalid(number: int, data: Mapping[str, Any], schema_version: str = Session.schema_version) -> None:
-    """Refuse what cannot be read, and entries that refer to parts of another session."""
+    """Refuse what cannot be read, and entries that refer to parts of another session or to private addresses."""
     data = {"conversationHistory": [], **data}
     if violations := find_schema_violations({"schemaVersion": schema_version, "data": data}):
         raise RequestError(f"{_NO_EXPORT}: line {number}: {format_violations(violations)}")
     if any(STORED in extension_of(object_at(entry)) for entry in data["conversationHistory"]):
         raise _reference_error(number)
+    for entry in data["conversationHistory"]:
+        if (url := find_private_url(entry)) is not None:
+            raise RequestError(
+                f"line {number} has a file at {url[:200]!r}, to which no model's service may be sent: write a public "
+                "address of http, https or gs there, or a data URL with the bytes"
+            )
 
 
 def _reference_error(number: int) -> RequestError:

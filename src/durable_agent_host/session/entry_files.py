@@ -17,11 +17,12 @@ from durable_agent_host.codec.content_fields import bytes_of_data_url
 from durable_agent_host.codec.message import RESPONSE, decode_messages
 from durable_agent_host.codec.offloaded_text import OffloadedText, get_offloaded_texts, restore
 from durable_agent_host.errors import CorruptStateError, RequestError
-from durable_agent_host.model.conversation_file import ConversationFile, ServiceFilesOf
+from durable_agent_host.model.conversation_file import ConversationFile, ServiceFilesOf, is_public_url
 from durable_agent_host.turn.message_input import file_content
 
 _FILE_ID: Final = re.compile(r"[0-9a-f]{64}")
 _HOSTED_FILE: Final = "hostedFile"
+_LINKS: Final = ("data", "uri")
 _MODEL_ROLE: Final = "assistant"
 _INNER: Final = ("items", "inputs", "outputs", "output", "screenshot")
 
@@ -122,6 +123,17 @@ def _files_of(
                 yield ConversationFile(
                     file.file_id, file.name, file.media_type, None, str(message.role), turn_id, service=file
                 )
+
+
+def find_private_url(entry: Mapping[str, Any]) -> str | None:
+    """Find the address of a file that is neither public nor a data URL, so that no service should be sent to it."""
+    for message in decode_messages([entry]):
+        for content in _all_of(message.contents):
+            url = (content.uri if content.type in _LINKS else content.file_id) or ""
+            is_address = content.type in _LINKS or "://" in url
+            if url and is_address and url[:5].lower() != "data:" and not is_public_url(url):
+                return url
+    return None
 
 
 def _all_of(contents: Iterable[Content]) -> Iterator[Content]:
