@@ -53,7 +53,7 @@ from durable_agent_host.durable.session_entity import DurableAgentEntity
 from durable_agent_host.durable.session_erasure import Eraser
 from durable_agent_host.durable.session_queue_activity import TurnStopper
 from durable_agent_host.durable.store_health import StoreProbes
-from durable_agent_host.durable.task_hub import PlainHub, TaskHub
+from durable_agent_host.durable.task_hub import TaskHub
 from durable_agent_host.durable.turn_client import TurnClient, TurnServices
 from durable_agent_host.durable.workflow_functions import (
     register_executor_activity,
@@ -553,7 +553,7 @@ def hub_of(stores: StoreFactory) -> TaskHub:
     secret = AppSecret(stores.open_plain_blobs)
     keys = KeyCheck(stores.open_plain_blobs, stores.cipher)
     if stores.cipher is None:
-        return PlainHub(keys, secret)
+        return TaskHub(keys, secret)
     from durable_agent_host.durable.encrypted_task_hub import EncryptedHub  # noqa: PLC0415 - needs a package of its own
 
     return EncryptedHub(stores.cipher, keys, secret)

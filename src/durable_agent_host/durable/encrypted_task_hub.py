@@ -44,13 +44,8 @@ class EncryptedHub(TaskHub):
     """
 
     def __init__(self, cipher: Cipher, keys: KeyCheck, secret: AppSecret) -> None:
-        super().__init__(secret)
+        super().__init__(keys, secret)
         self._cipher = cipher
-        self._keys = keys
-
-    async def check(self) -> None:
-        """Check the keys, unless that has been done."""
-        await self._keys.ready()
 
     def client(self, client: DurableOrchestrationClient) -> DurableOrchestrationClient:
         """Return a client that encrypts and decrypts."""

@@ -77,53 +77,6 @@ class UnreadableValue:
         return str(self.error)
 
 
-class TaskHub:
-    """Passes everything unchanged.
-
-    Args:
-        secret: of the app; marks what the app's own client sends.
-
-    Attributes:
-        secret: the same.
-    """
-
-    def __init__(self, secret: AppSecret) -> None:
-        self.secret = secret
-
-    async def check(self) -> None:
-        """Tell whether what is stored can be read and added to.
-
-        Raises:
-            EncryptionKeyError: it is encrypted, and the app does not have the key.
-        """
-
-    def client(self, client: DurableOrchestrationClient) -> DurableOrchestrationClient:
-        """Return the durable client of a function call."""
-        return client
-
-    def entity(self, context: DurableEntityContext) -> DurableEntityContext:
-        """Return the context of an entity's operation."""
-        return context
-
-    def caller(self, context: DurableOrchestrationContext) -> DurableOrchestrationContext:
-        """Return the context of an orchestration of the app, for this host's calls in it."""
-        return context
-
-    def end_of(self, instance_id: str, output: Any) -> Any:
-        """Read the output of a sub-orchestration."""
-        del instance_id
-        return output
-
-    def orchestrate(self, context: DurableOrchestrationContext, run: Orchestrate) -> Steps:
-        """Run an orchestration of this host."""
-        return run(context)
-
-    async def run_activity(self, activity: str, payload: Any, operation: Callable[[Any], Awaitable[Any]]) -> Any:
-        """Run an activity of this host."""
-        del activity
-        return await operation(payload)
-
-
 class MarkingClient:
     """The SDK's client; what it starts and signals has the app's mark.
 
@@ -187,41 +140,54 @@ def _not_json(entity: str, key: str) -> CorruptStateError:
     )
 
 
-# The task hub of an app without keys: everything passes unchanged, unless the app had keys before.
-#
-# Without this check, an app that lost its setting would begin new plaintext sessions beside the encrypted ones.
+class TaskHub:
+    """The task hub of an app without keys: everything passes unchanged, unless the app had keys before.
 
-
-class PlainHub(TaskHub):
-    """Passes everything unchanged, once the store has reported that nothing in it is encrypted.
+    Without this check, an app that lost its setting would begin new plaintext sessions beside the encrypted ones.
 
     Args:
         keys: checks the store.
-        secret: of the app.
+        secret: of the app; marks what the app's own client sends.
+
+    Attributes:
+        secret: the same.
     """
 
     def __init__(self, keys: KeyCheck, secret: AppSecret) -> None:
-        super().__init__(secret)
+        self.secret = secret
         self._keys = keys
 
     async def check(self) -> None:
-        """Refuse to go on where an app with keys was."""
+        """Check that what is stored can be read and added to, unless that has been done.
+
+        Raises:
+            EncryptionKeyError: it is encrypted, and the app does not have the key.
+        """
         await self._keys.ready()
 
     def client(self, client: DurableOrchestrationClient) -> DurableOrchestrationClient:
-        """Return a client that checks first."""
+        """Return the durable client of a function call, which checks first."""
         return cast("Any", MarkingClient(_Client(client, self._keys), self.secret))
 
     def entity(self, context: DurableEntityContext) -> DurableEntityContext:
-        """Return the context; a state that is encrypted, or would be, is left to a process that has the keys."""
+        """Return the context of an entity's operation; an encrypted state is left to a process that has the keys."""
         try:
             self._keys.wait(is_encrypted=read_envelope(state_in(context)) is not None)
         except CorruptStateError:
             return cast("Any", _Damaged(context))
         return context
 
+    def caller(self, context: DurableOrchestrationContext) -> DurableOrchestrationContext:
+        """Return the context of an orchestration of the app, for this host's calls in it."""
+        return context
+
+    def end_of(self, instance_id: str, output: Any) -> Any:
+        """Read the output of a sub-orchestration."""
+        del instance_id
+        return output
+
     def orchestrate(self, context: DurableOrchestrationContext, run: Orchestrate) -> Steps:
-        """Run an orchestration; leave an encrypted one to a process that has the keys."""
+        """Run an orchestration of this host; leave an encrypted one to a process that has the keys."""
         payload: Any = None
         with suppress(TypeError, ValueError):  # the orchestration reports input that is not JSON
             payload = json.loads(cast("Any", context)._input)  # noqa: SLF001 - the SDK would make objects of it
@@ -230,9 +196,10 @@ class PlainHub(TaskHub):
         return run(context)
 
     async def run_activity(self, activity: str, payload: Any, operation: Callable[[Any], Awaitable[Any]]) -> Any:
-        """Run an activity, if nothing in the store is encrypted."""
+        """Run an activity of this host, if nothing in the store is encrypted."""
+        del activity
         await self._keys.ready()
-        return await super().run_activity(activity, payload, operation)
+        return await operation(payload)
 
 
 class _Damaged:

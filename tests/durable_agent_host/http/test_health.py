@@ -12,6 +12,7 @@ from durable_agent_host.durable.session_queue_activity import TurnStopper
 from durable_agent_host.durable.store_health import StoreProbes
 from durable_agent_host.durable.task_hub import TaskHub
 from durable_agent_host.durable.turn_client import TurnClient, TurnServices
+from durable_agent_host.encryption.key_check import KeyCheck
 from durable_agent_host.http.app_routes import health
 from durable_agent_host.http.gate import Authorizer
 from durable_agent_host.http.request_handling import HandlerContext, RouteRequest
@@ -29,7 +30,7 @@ async def test_an_unavailable_store_is_reported(caplog, tmp_path):
     binding = {"taskHubName": "hub", "creationUrls": {}, "managementUrls": urls, "rpcBaseUrl": NOWHERE}
     blobs = SqliteBlobStore(tmp_path / "segments.sqlite")
     client = DurableOrchestrationClient(json.dumps(binding | {"baseUrl": NOWHERE, "requiredQueryStringParameters": ""}))
-    hub = TaskHub(AppSecret(lambda: blobs))
+    hub = TaskHub(KeyCheck(lambda: blobs), AppSecret(lambda: blobs))
     services = TurnServices(
         Notifier(),
         TurnStopper(NullTurnLog, {}),
