@@ -5,7 +5,8 @@ is known: at the call that must not be made, the write that failed, the runner t
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -120,3 +121,12 @@ def stop_of(error: BaseException) -> Stop:
             return Failed(TurnError(_ENDED_ITSELF.format(type(error).__name__)))
         case _:
             return Failed(error)
+
+
+@contextmanager
+def log_errors_stop_run() -> Generator[None]:
+    """Stop the run, rather than fail a call of it, where its log cannot be written."""
+    try:
+        yield
+    except LogError as error:
+        raise RunStoppedError(stop_of(error)) from error

@@ -218,12 +218,7 @@ class BlobContainer:
             if status != "success":
                 raise ServiceResponseError(f"a blob was not copied ({status})")
 
-        try:
-            await self.retry(call)
-        except ResourceNotFoundError as error:
-            raise BlobMissingError from error
-        except HttpResponseError as error:
-            raise self.explain(error) from error
+        await self._request(call)
 
     async def touch(self, name: str) -> bool:
         """Give a blob a new age and etag; return whether it exists."""
@@ -232,11 +227,9 @@ class BlobContainer:
             return await self.client().get_blob_client(name).set_blob_metadata({})
 
         try:
-            await self.retry(call)
-        except ResourceNotFoundError:
+            await self._request(call)
+        except BlobMissingError:
             return False
-        except HttpResponseError as error:
-            raise self.explain(error) from error
         return True
 
     async def exists(self, name: str) -> bool:
@@ -246,11 +239,9 @@ class BlobContainer:
     async def etag(self, name: str) -> str | None:
         """Return the etag of a blob, or None if it does not exist."""
         try:
-            return str((await self.retry(self.client().get_blob_client(name).get_blob_properties)).etag)
-        except ResourceNotFoundError:
+            return str((await self._request(self.client().get_blob_client(name).get_blob_properties)).etag)
+        except BlobMissingError:
             return None
-        except HttpResponseError as error:
-            raise self.explain(error) from error
 
     async def read(self, name: str, position: int, length: int) -> BlobRange:
         """Read a range.
@@ -271,12 +262,7 @@ class BlobContainer:
                     raise
             return _range(b"", await blob.get_blob_properties())
 
-        try:
-            return await self.retry(call)
-        except ResourceNotFoundError as error:
-            raise BlobMissingError from error
-        except HttpResponseError as error:
-            raise self.explain(error) from error
+        return await self._request(call)
 
     async def list_blobs(self, prefix: str, *, with_metadata: bool = False) -> list[BlobListItem]:
         """List blobs by name prefix; empty without the container."""
@@ -314,11 +300,9 @@ class BlobContainer:
 
     async def _list[T](self, call: Callable[[], Awaitable[list[T]]]) -> list[T]:
         try:
-            return await self.retry(call)
-        except ResourceNotFoundError:
+            return await self._request(call)
+        except BlobMissingError:
             return []
-        except HttpResponseError as error:
-            raise self.explain(error) from error
 
     async def delete(self, name: str, *, etag: str | None = None) -> bool:
         """Delete a blob, if it exists.
@@ -377,6 +361,20 @@ class BlobContainer:
         except HttpResponseError as error:
             raise self.explain(error) from error
         return True
+
+    async def _request(self, call: Callable[[], Any]) -> Any:
+        """Make a request about what exists.
+
+        Raises:
+            BlobMissingError: it does not.
+            LogError: the storage does not answer, or refuses.
+        """
+        try:
+            return await self.retry(call)
+        except ResourceNotFoundError as error:
+            raise BlobMissingError from error
+        except HttpResponseError as error:
+            raise self.explain(error) from error
 
     async def retry(self, call: Callable[[], Any], retry_seconds: float | None = None) -> Any:
         """Make a request until the storage answers.

@@ -13,8 +13,8 @@ from agent_framework import ChatResponseUpdate, Content
 from durable_agent_host.agent.model_call import ModelCall, ModelStream, NextModelCall, TruncatedResponseError
 from durable_agent_host.agent.observer import ModelCallFailed, RunObservers
 from durable_agent_host.agent.retry_classification import causes_of, classify_error
-from durable_agent_host.agent.run_result import RunStoppedError, stop_of
-from durable_agent_host.errors import LogError, ProviderError
+from durable_agent_host.agent.run_result import log_errors_stop_run
+from durable_agent_host.errors import ProviderError
 from durable_agent_host.model.call_path import CallPath
 from durable_agent_host.model.journal_entry import ModelCallStartedEntry
 from durable_agent_host.model.log_entry import CURSOR
@@ -90,10 +90,8 @@ class FetchBackgroundAnswers:
     async def _record_token(self, path: CallPath, token: Mapping[str, Any] | None) -> None:
         if self.journal.recorded.continuations.get(path) == token:
             return
-        try:
+        with log_errors_stop_run():
             await self.journal.append(ModelCallStartedEntry(path, token))
-        except LogError as error:
-            raise RunStoppedError(stop_of(error)) from error
 
 
 def _find_cursor(open_events: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from durable_agent_host.agent.observer import (
 from durable_agent_host.agent.response_limits import check_calls
 from durable_agent_host.agent.run_gate import RunGate
 from durable_agent_host.agent.run_output import RunOutput
-from durable_agent_host.agent.run_result import RunStoppedError, stop_of
+from durable_agent_host.agent.run_result import log_errors_stop_run
 from durable_agent_host.agent.stream_progress import StreamProgress
 from durable_agent_host.agent.tool_invocation import (
     NextToolCall,
@@ -42,7 +42,7 @@ from durable_agent_host.codec.journal_entry import (
     replayed_updates,
     tool_result_text,
 )
-from durable_agent_host.errors import InvalidAnswerError, LogError
+from durable_agent_host.errors import InvalidAnswerError
 from durable_agent_host.model.call_path import CallPath
 from durable_agent_host.model.ending import CALLS_NOT_RUN, end_of_answer
 from durable_agent_host.model.journal_entry import (
@@ -164,10 +164,8 @@ class JournalModelCalls:
                 await self._commit(ToolCallCompletedEntry(path, "not_run", text_result("not_run", text).wire))
 
     async def _commit(self, entry: JournalStep) -> None:
-        try:
+        with log_errors_stop_run():
             await self.journal.append(entry)
-        except LogError as error:
-            raise RunStoppedError(stop_of(error)) from error
 
 
 def _build_completed(
@@ -205,12 +203,10 @@ class JournalToolCalls:
         if recorded_call is not None and recorded_call.finished is not None:
             return await self._replay(call, recorded_call.finished)
         self.gate.raise_if_cancelled()
-        try:
+        with log_errors_stop_run():
             end = await call_next(call)
             if isinstance(end, ToolResult):
                 await self._record(call, end)
-        except LogError as error:
-            raise RunStoppedError(stop_of(error)) from error
         return end
 
     async def record_start(self, call: ToolInvocation, call_next: NextToolCall) -> ToolCallEnd:

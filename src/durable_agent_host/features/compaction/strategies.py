@@ -25,9 +25,9 @@ from durable_agent_host.agent.hosted_agent import HostedAgent
 from durable_agent_host.agent.model_call import CompletedResponse, ModelCall
 from durable_agent_host.agent.nested_agents import MOST_NESTED, copy_strategy, with_clients
 from durable_agent_host.agent.response_limits import check_model_call, turn_traffic
-from durable_agent_host.agent.run_result import Failed, RunStoppedError, stop_of
+from durable_agent_host.agent.run_result import Failed, RunStoppedError, log_errors_stop_run
 from durable_agent_host.codec.journal_entry import decode_model_response, encode_answer
-from durable_agent_host.errors import LogError, ProviderError, TurnLimitError
+from durable_agent_host.errors import ProviderError, TurnLimitError
 from durable_agent_host.model.call_path import CallPath
 from durable_agent_host.model.journal_entry import ModelCallCompletedEntry
 
@@ -88,15 +88,14 @@ class CompactionModelCalls:
         try:
             check_model_call(traffic.bounds)
             traffic.inner_calls += 1
-            await run.admit()
-            async with aclosing(chain_strategy_call(run, call)) as items:
-                async for item in items:
-                    response = cast("CompletedResponse", item).response
-            await run.journal.append(ModelCallCompletedEntry(call.path, encode_answer(response)))
+            with log_errors_stop_run():
+                await run.admit()
+                async with aclosing(chain_strategy_call(run, call)) as items:
+                    async for item in items:
+                        response = cast("CompletedResponse", item).response
+                await run.journal.append(ModelCallCompletedEntry(call.path, encode_answer(response)))
         except TurnLimitError as error:
             raise RunStoppedError(Failed(error)) from error
-        except LogError as error:
-            raise RunStoppedError(stop_of(error)) from error
         return response
 
 

@@ -15,8 +15,8 @@ from durable_agent_host.agent.feature import CurrentRun
 from durable_agent_host.agent.model_call import ModelCall, ModelStream, NextModelCall
 from durable_agent_host.agent.observer import RunRestarted
 from durable_agent_host.agent.retry_classification import classify_error
-from durable_agent_host.agent.run_result import RunStoppedError, stop_of
-from durable_agent_host.errors import LogError, ProviderError, log_reason
+from durable_agent_host.agent.run_result import log_errors_stop_run
+from durable_agent_host.errors import ProviderError, log_reason
 from durable_agent_host.features.fallback.clients import ActiveClient, Switch, entry_of_switch, without_conversation
 from durable_agent_host.model.call_path import CallPath
 from durable_agent_host.model.journal_entry import JournalStep, ModelCallStartedEntry
@@ -98,10 +98,8 @@ class FallBack:
         self.active.switches.append(switch)
 
     async def _append(self, step: JournalStep) -> None:
-        try:
+        with log_errors_stop_run():
             await self.run.journal.append(step)
-        except LogError as error:
-            raise RunStoppedError(stop_of(error)) from error
 
 
 def _is_service_failure(call: ModelCall, error: Exception) -> bool:

@@ -18,11 +18,11 @@ from agent_framework import AgentResponseUpdate, ChatContext, Message
 
 from durable_agent_host.agent.durable_session import DurableSession
 from durable_agent_host.agent.feature import AgentFeature, AttemptFeature, AttemptStart, CurrentRun, RunPart
-from durable_agent_host.agent.run_result import RunStoppedError, stop_of
+from durable_agent_host.agent.run_result import log_errors_stop_run
 from durable_agent_host.codec.content import decode_content
 from durable_agent_host.codec.extension_data import extension_of
 from durable_agent_host.codec.wire_types import MessageWire
-from durable_agent_host.errors import DurableAgentHostError, LogError, log_reason
+from durable_agent_host.errors import DurableAgentHostError, log_reason
 from durable_agent_host.model.call_path import CallPath
 from durable_agent_host.model.journal_entry import FeatureEntry
 from durable_agent_host.model.log_entry import MESSAGE, LogEntry
@@ -141,15 +141,14 @@ class SteeringOfAttempt:
             if request.turn_id in self._received:
                 continue
             try:
-                if await self._attempt.is_withdrawn(request):
-                    continue
-                full_request = await self._load(request)
-                self._run.agent.provider.check_message(_build_message(full_request))
-                entry = FeatureEntry(NAME, path, {"request": encode_turn_request(full_request)})
-                await self._run.journal.append(entry)
-                self._received[request.turn_id] = entry
-            except LogError as error:
-                raise RunStoppedError(stop_of(error)) from error
+                with log_errors_stop_run():
+                    if await self._attempt.is_withdrawn(request):
+                        continue
+                    full_request = await self._load(request)
+                    self._run.agent.provider.check_message(_build_message(full_request))
+                    entry = FeatureEntry(NAME, path, {"request": encode_turn_request(full_request)})
+                    await self._run.journal.append(entry)
+                    self._received[request.turn_id] = entry
             except DurableAgentHostError as error:  # the message begins a turn, which fails with the reason
                 _LOGGER.warning("%s does not get a message: %s", self._attempt.label, log_reason(error))
 
