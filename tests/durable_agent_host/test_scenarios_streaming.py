@@ -216,7 +216,7 @@ def test_a_silent_stream_has_heartbeats_and_an_end_without_the_log(
     lives: Callable[..., Lives], model: PracticeModel, tmp_path: Path
 ):
     """A comment is sent when no event was for a while; without its log, a turn still has its last event."""
-    life = lives(TEST_CONSTANTS=json.dumps({"durable_agent_host.http.turn_routes:HEARTBEAT_SECONDS": 0.05}))
+    life = lives(TEST_CONSTANTS=json.dumps({"durable_agent_host.http.event_stream:HEARTBEAT_SECONDS": 0.05}))
     model.plan({"text": "late", "delay_milliseconds": 300})
     with stream_turn(life.host, "Kept", "hi") as response:
         lines = response.text.split("\n")

@@ -37,7 +37,6 @@ from durable_agent_host.agent.run_result import Ending
 from durable_agent_host.codec.content import decode_usage
 from durable_agent_host.errors import FencedError, LogError, LogUnavailableError
 from durable_agent_host.model.call_path import AGENT_RUN
-from durable_agent_host.model.ids import turn_log_id
 from durable_agent_host.model.log_entry import ATTEMPT_STARTED, REPLIED, RESUMED, STOPPED, Inbox, LogEntry
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest
 from durable_agent_host.stream.live_events import EventReader
@@ -171,7 +170,7 @@ class TurnAttempt:
     ) -> None:
         request = turn.request
         self.number = turn.attempt
-        self.log_id = _log_id(request)
+        self.log_id = request.log_id
         self.label = (
             f"turn {request.turn_id} (agent {request.agent}, session {request.session_id!r}, attempt {self.number}, "
             f"trace {trace_of(request).name})"
@@ -217,7 +216,7 @@ class TurnAttempt:
         """
         try:
             async with asyncio.timeout(_OPEN_SECONDS):
-                number = await log.open(_log_id(request))
+                number = await log.open(request.log_id)
         except LogError as error:
             raise LogUnavailableError(f"{error}{_HINT}") from error
         except TimeoutError as error:
@@ -362,7 +361,7 @@ class TurnAttempt:
         await self._events.observe(self._turn, notification)  # before the outcome, which is the log's last entry
         if outcome.has_ended:
             await self._journal.close({**encode_turn_outcome(committed_outcome), **(before or {})})
-        await self._writer.close()
+        await self._writer.flush()
         await self.observers.notify_app(notification)
         return committed_outcome
 
@@ -386,7 +385,7 @@ class TurnAttempt:
 
     async def is_withdrawn(self, request: TurnRequest) -> bool:
         """Return whether a request that was sent to the turn has been cancelled since."""
-        return (await self._log.read_inbox(_log_id(request))).is_cancel_requested
+        return (await self._log.read_inbox(request.log_id)).is_cancel_requested
 
     async def is_lost(self) -> bool:
         """Return whether everything this attempt wrote is gone, because somebody emptied the store."""
@@ -412,7 +411,3 @@ class TurnAttempt:
         except TimeoutError:
             pass
         raise FencedError("another process has taken the turn over")
-
-
-def _log_id(request: TurnRequest) -> str:
-    return turn_log_id(request.agent, request.session_id, request.turn_id)

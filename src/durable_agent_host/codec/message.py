@@ -101,7 +101,7 @@ def decode_message(wire: Mapping[str, Any]) -> Message:
     properties = extension.get("additionalProperties")
     message.message_id = extension.get("messageId")
     message.additional_properties = dict(load_value(properties)) if properties else {}
-    if not wire.keys() <= _MESSAGE_NAMES or not _has_only_host_fields(wire, _MESSAGE_EXTENSION):
+    if not wire.keys() <= _MESSAGE_NAMES or not _has_only_host_fields(wire):
         unknown = {name: value for name, value in wire.items() if name not in _MESSAGE_NAMES}
         if "extensionData" in wire:
             unknown["extensionData"] = wire["extensionData"]
@@ -113,11 +113,11 @@ _MESSAGE_NAMES: Final = frozenset({"role", "createdAt", "contents", "authorName"
 _MESSAGE_EXTENSION: Final = frozenset({"messageId", "additionalProperties"})
 
 
-def _has_only_host_fields(wire: Mapping[str, Any], known_names: frozenset[str]) -> bool:
+def _has_only_host_fields(wire: Mapping[str, Any]) -> bool:
     if "extensionData" not in wire:
         return True
     extension = extension_of(wire)
-    return bool(extension) and extension.keys() <= known_names and len(wire["extensionData"]) == 1
+    return bool(extension) and extension.keys() <= _MESSAGE_EXTENSION and len(wire["extensionData"]) == 1
 
 
 def _with_unknown(wire: MessageWire, stored_json: Mapping[str, Any]) -> MessageWire:

@@ -64,7 +64,7 @@ def offload(
     texts: list[OffloadedText] = []
     blobs: dict[str, bytes] = {}
     short_entry: Any = entry
-    for path, text in [*_large_texts(entry, (), min_characters)]:
+    for path, text in [*_large_texts(entry, min_characters)]:
         prefix, data, is_base64 = _bytes_of(text)
         texts.append(OffloadedText(path, blob_name(data), prefix, is_base64, len(data)))
         blobs[texts[-1].name] = data
@@ -176,8 +176,8 @@ def drop_large_texts(
     return with_extension(entry, extension), tuple(dropped_texts)
 
 
-def _large_texts(value: Any, path: _Path, min_characters: int) -> Generator[tuple[_Path, str]]:
-    pending_values: list[tuple[Any, _Path]] = [(value, path)]
+def _large_texts(value: Any, min_characters: int) -> Generator[tuple[_Path, str]]:
+    pending_values: list[tuple[Any, _Path]] = [(value, ())]
     while pending_values:
         value, path = pending_values.pop()
         if isinstance(value, str):

@@ -48,6 +48,7 @@ class _OutlineWire(TypedDict):
 _DOCUMENT: Final = TypeAdapter(SessionDocumentWire)
 _OUTLINE: Final = TypeAdapter(_OutlineWire)
 _HISTORY: Final[Path] = ("data", "conversationHistory")
+_MAX_VIOLATIONS: Final = 5
 _RECEIPTS: Final[Path] = ("data", "extensionData", EXTENSION, "receipts")
 
 
@@ -140,17 +141,17 @@ def _reason(error: Exception) -> str:
     return str(error) if isinstance(error, CorruptStateError) else f"{type(error).__name__}: {error}"
 
 
-def shift_list_index(path: Path, first: int, list_path: Path = _HISTORY) -> Path:
-    """Shift the index of a list in a path, for a part of a document."""
-    index = path[len(list_path)] if len(path) > len(list_path) and path[: len(list_path)] == list_path else None
-    return (*list_path, first + index, *path[len(list_path) + 1 :]) if isinstance(index, int) else path
+def shift_list_index(path: Path, first: int) -> Path:
+    """Shift the index of an entry in a path, for a part of a document."""
+    index = path[len(_HISTORY)] if len(path) > len(_HISTORY) and path[: len(_HISTORY)] == _HISTORY else None
+    return (*_HISTORY, first + index, *path[len(_HISTORY) + 1 :]) if isinstance(index, int) else path
 
 
-def format_violations(violations: list[JsonViolation], max_violations: int = 5) -> str:
+def format_violations(violations: list[JsonViolation]) -> str:
     """Format faults as one sentence.
 
     Returns:
         The places and their problems.
     """
-    more = f"; and {len(violations) - max_violations} more" if len(violations) > max_violations else ""
-    return "; ".join(f"{violation.location} {violation.problem}" for violation in violations[:max_violations]) + more
+    more = f"; and {len(violations) - _MAX_VIOLATIONS} more" if len(violations) > _MAX_VIOLATIONS else ""
+    return "; ".join(f"{violation.location} {violation.problem}" for violation in violations[:_MAX_VIOLATIONS]) + more

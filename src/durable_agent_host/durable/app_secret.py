@@ -24,7 +24,6 @@ from azure.durable_functions import DurableOrchestrationContext
 from durable_agent_host.codec.strict_json import names_python_class
 from durable_agent_host.encryption.key_check import APP_NAMESPACE, wait_for
 from durable_agent_host.errors import RequestError
-from durable_agent_host.model.ids import turn_log_id
 from durable_agent_host.model.turn import TurnRequest
 from durable_agent_host.segments.protocol import BlobStore
 
@@ -160,8 +159,7 @@ class CallbackToken(NamedTuple):
 def make_token(secret: AppSecret, request: TurnRequest, call_id: str, expires_at: datetime) -> str:
     """Make the token of a call; blocks until the app's secret is read, once per process."""
     secret.wait()
-    log_id = turn_log_id(request.agent, request.session_id, request.turn_id)
-    fields = [log_id, request.turn_id, call_id, expires_at.astimezone(UTC).isoformat()]
+    fields = [request.log_id, request.turn_id, call_id, expires_at.astimezone(UTC).isoformat()]
     content = base64.urlsafe_b64encode(json.dumps(fields).encode()).decode().rstrip("=")
     return f"{CALLBACK_PREFIX}{content}.{secret.digest(_PURPOSE, {'content': content})}"
 

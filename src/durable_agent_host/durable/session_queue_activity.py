@@ -70,7 +70,7 @@ class TurnStopper:
             LogError: the store does not answer.
         """
         inbox = await self._open_log().read_inbox(turn_log_id(request.agent, request.session_id, turn_id))
-        return turn_log_id(request.agent, request.session_id, request.turn_id) in inbox.messages
+        return request.log_id in inbox.messages
 
     async def has_log(self, request: TurnRequest) -> bool:
         """Return whether the log of a turn is kept, from its beginning.
@@ -78,8 +78,7 @@ class TurnStopper:
         Raises:
             LogError: the store does not answer.
         """
-        log_id = turn_log_id(request.agent, request.session_id, request.turn_id)
-        page = await self._open_log().read(log_id, max_bytes=1)
+        page = await self._open_log().read(request.log_id, max_bytes=1)
         return bool(page.records) and page.records[0].offset == 0
 
     async def record_replies(self, turn: Turn, replies: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
@@ -91,12 +90,11 @@ class TurnStopper:
         Raises:
             LogError: an answer could not be written.
         """
-        log_id = turn_log_id(turn.request.agent, turn.request.session_id, turn.request.turn_id)
         # a turn that resumes may ask again; a job may answer before its call waits
         times = {call["call_id"]: call["created_at"] for call in turn.pending if call["kind"] != "callback"}
         sent = [
             self._open_log().send_message(
-                log_id, derived_id("reply", times.get(call_id, ""), call_id), _reply_entry(call_id, reply)
+                turn.request.log_id, derived_id("reply", times.get(call_id, ""), call_id), _reply_entry(call_id, reply)
             )
             for call_id, reply in replies.items()
         ]
@@ -109,9 +107,8 @@ class TurnStopper:
         Raises:
             LogError: it could not be written.
         """
-        log_id = turn_log_id(request.agent, request.session_id, request.turn_id)
         entry = _reply_entry(call_id, {"progress": progress, "at": progress["at"]})
-        await self._open_log().send_message(log_id, derived_id("progress", call_id, str(slot)), entry)
+        await self._open_log().send_message(request.log_id, derived_id("progress", call_id, str(slot)), entry)
 
     async def read_replies(self, agent: str, session_id: str, turn_id: str) -> list[Mapping[str, Any]]:
         """Read the recorded answers of a turn and the progress of its calls, in the order in which they came.

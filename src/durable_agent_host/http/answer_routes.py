@@ -42,7 +42,6 @@ from durable_agent_host.http.turn_routes import (
 )
 from durable_agent_host.http.workflow_routes import INSTANCE_ID, can_be_named, find_run
 from durable_agent_host.model.call_path import parse_call_path
-from durable_agent_host.model.ids import turn_log_id
 from durable_agent_host.model.log_entry import EVENT
 from durable_agent_host.model.pending_call import DECISIONS, is_answer_to
 from durable_agent_host.model.principal import ANOTHER, Owner, Principal
@@ -104,7 +103,7 @@ async def submit_callback(host: HandlerContext, call: RouteRequest, client: Turn
     call_id = token.call_id
     answer = parse_callback(call.body, call_id)
     turn = await client.read(token.turn_id)
-    if turn is None or token.log_id != turn_log_id(turn.request.agent, turn.request.session_id, token.turn_id):
+    if turn is None or token.log_id != turn.request.log_id:
         return problem(HTTPStatus.GONE, "the turn has ended, and its record is gone: the result came too late")
     replies = await client.with_digests(token.turn_id, {call_id: answer})
     has_reply = call_id in turn.replies

@@ -21,7 +21,6 @@ from durable_agent_host.durable.turn_client import TurnClient, is_store_error
 from durable_agent_host.errors import LogError, StateError, TurnTimedOutError
 from durable_agent_host.http.response_views import terminal_event, turn_urls, with_file_urls
 from durable_agent_host.http.sse import HEARTBEAT, OPENING, STREAM_HEADERS, encode_event
-from durable_agent_host.model.ids import turn_log_id
 from durable_agent_host.model.log_entry import EVENT, OUTCOME, LogPage
 from durable_agent_host.model.turn import Turn, TurnOutcome, TurnRequest
 from durable_agent_host.turn.turn_events import CALL_PENDING, TURN_QUEUED, ProblemWire, RunAnswerWire, turn_queued
@@ -30,6 +29,8 @@ from durable_agent_host.turn_log.protocol import TurnLog
 _LOGGER = logging.getLogger(__name__)
 
 PAGE_BYTES: Final = 64 * 1024
+HEARTBEAT_SECONDS: Final = 15.0
+"""Longest silence on a stream: proxies commonly give up after 30 or 60 s."""
 FIRST_SIGN_SECONDS: Final = 1.0
 """The answer's status waits this long for a sign of the turn, so that a refusal is a status and not an event."""
 
@@ -94,7 +95,7 @@ async def first_sign(log: TurnLog, client: TurnClient, request: TurnRequest) -> 
     Raises:
         LogError: the log's store does not answer.
     """
-    log_id = turn_log_id(request.agent, request.session_id, request.turn_id)
+    log_id = request.log_id
     async with aclosing(log.follow(log_id, max_bytes=1)) as pages:
         sign = asyncio.ensure_future(anext(pages, None))
         wait = client.wait(request.turn_id, seconds=FIRST_SIGN_SECONDS, first_poll_seconds=FIRST_SIGN_SECONDS / 2)
@@ -124,7 +125,6 @@ async def follow_turn(
     first_offset: int,
     *,
     base_url: str,
-    heartbeat_seconds: float,
     has_ended: bool = False,
     hidden_events: Container[str] = (),
     running: Turn | None = None,
@@ -138,15 +138,13 @@ async def follow_turn(
     Raises:
         LogError: the turn has an answer, but the rest of its log cannot be read; the client reconnects.
     """
-    log_id = turn_log_id(request.agent, request.session_id, request.turn_id)
+    log_id = request.log_id
     offset = first_offset
     has_run = False
     yield OPENING
     end = asyncio.create_task(_wait_for_end(client, request, has_ended=has_ended))
     try:
-        pages_of_queue = _follow_queued(
-            log, client, request, first_offset, heartbeat_seconds=heartbeat_seconds, end=end, running=running
-        )
+        pages_of_queue = _follow_queued(log, client, request, first_offset, end=end, running=running)
         async with aclosing(pages_of_queue) as pages:
             async for page in pages:
                 if isinstance(page, bytes):
@@ -188,8 +186,7 @@ async def check_readable(log: TurnLog, request: TurnRequest, first_offset: int) 
         StateError: the first page cannot be read. The stream itself waits for a store that does not answer.
     """
     with suppress(LogError):
-        log_id = turn_log_id(request.agent, request.session_id, request.turn_id)
-        await log.read(log_id, first_offset, max_bytes=PAGE_BYTES)
+        await log.read(request.log_id, first_offset, max_bytes=PAGE_BYTES)
 
 
 async def has_all_events(log: TurnLog, request: TurnRequest, outcome: TurnOutcome, last_event_id: int) -> bool:
@@ -203,7 +200,7 @@ async def has_all_events(log: TurnLog, request: TurnRequest, outcome: TurnOutcom
     """
     if outcome.status == "rejected":  # it never had a log
         return True
-    log_id = turn_log_id(request.agent, request.session_id, request.turn_id)
+    log_id = request.log_id
     try:
         async with asyncio.timeout(_REST_SECONDS):
             is_last = not (await log.read(log_id, last_event_id, max_bytes=1)).records
@@ -218,7 +215,6 @@ async def _follow_queued(
     request: TurnRequest,
     offset: int,
     *,
-    heartbeat_seconds: float,
     end: "asyncio.Task[Turn | None]",
     running: Turn | None,
 ) -> AsyncGenerator[LogPage | bytes]:
@@ -226,12 +222,12 @@ async def _follow_queued(
 
     That event has the id 0: the log's first entry, which no client gets.
     """
-    log_id = turn_log_id(request.agent, request.session_id, request.turn_id)
+    log_id = request.log_id
     block = asyncio.create_task(client.wait_for_block(request, seconds=0.0 if offset else math.inf))
     until = asyncio.create_task(_wait_for_either(end, block))
     try:
         if running is None:
-            async with aclosing(_follow(log, log_id, offset, heartbeat_seconds, until)) as pages:
+            async with aclosing(_follow(log, log_id, offset, until)) as pages:
                 async for page in pages:
                     offset = page.next_offset
                     yield page if page.records else HEARTBEAT
@@ -240,7 +236,7 @@ async def _follow_queued(
             return
         data = turn_queued(request, running, may_read=await client.can_read(running.request))
         yield encode_event(TURN_QUEUED, data, 0)
-        async with aclosing(_follow(log, log_id, offset, heartbeat_seconds, end)) as pages:
+        async with aclosing(_follow(log, log_id, offset, end)) as pages:
             async for page in pages:
                 yield page if page.records else HEARTBEAT
     finally:
@@ -256,14 +252,12 @@ async def _wait_for_either(end: asyncio.Task[Any], block: "asyncio.Task[Turn | N
     return None
 
 
-async def _follow(
-    log: TurnLog, log_id: str, offset: int, heartbeat_seconds: float, end: "asyncio.Task[Turn | None]"
-) -> AsyncGenerator[LogPage]:
+async def _follow(log: TurnLog, log_id: str, offset: int, end: "asyncio.Task[Turn | None]") -> AsyncGenerator[LogPage]:
     """Follow a log until the turn ends, also while its store does not answer: the stream reports that, too."""
     while not end.done():
         try:
             async with aclosing(
-                log.follow(log_id, offset, max_bytes=PAGE_BYTES, idle_seconds=heartbeat_seconds, until=end)
+                log.follow(log_id, offset, max_bytes=PAGE_BYTES, idle_seconds=HEARTBEAT_SECONDS, until=end)
             ) as pages:
                 async for page in pages:
                     offset = page.next_offset

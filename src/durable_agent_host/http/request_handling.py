@@ -40,7 +40,7 @@ from durable_agent_host.http.rate_limits import ArrivingBodies
 from durable_agent_host.http.response_types import HostedAgentWire
 from durable_agent_host.model.access import RequestContext
 from durable_agent_host.model.conversation_file import ServiceFileReader
-from durable_agent_host.model.ids import check_session_id, turn_log_id
+from durable_agent_host.model.ids import check_session_id
 from durable_agent_host.model.log_entry import LogRecord
 from durable_agent_host.model.principal import Owner
 from durable_agent_host.model.turn import TurnRequest
@@ -266,11 +266,10 @@ def named_session(host: HandlerContext, call: RouteRequest) -> tuple[str, str]:
 
 async def read_log(host: HandlerContext, request: TurnRequest) -> AsyncGenerator[Sequence[LogRecord]]:
     """Read the log of a turn from its beginning, page by page."""
-    log_id = turn_log_id(request.agent, request.session_id, request.turn_id)
     offset = 0
     has_more = True
     while has_more:
-        page = await host.open_log().read(log_id, offset)
+        page = await host.open_log().read(request.log_id, offset)
         yield page.records
         offset = page.next_offset
         has_more = page.has_more

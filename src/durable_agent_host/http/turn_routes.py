@@ -58,8 +58,6 @@ from durable_agent_host.turn.turn_events import ProblemTurnWire, turn_queued
 from durable_agent_host.turn.turn_redactor import Redactor
 from durable_agent_host.turn.turn_requests import ClientRequest, SessionTarget, request_of_client
 
-HEARTBEAT_SECONDS: Final = 15.0
-"""Longest silence on a stream: proxies commonly give up after 30 or 60 s."""
 _PARSED_AT_ONCE: Final = 16 * 1024
 """Bodies longer than this many bytes are parsed off the event loop: a schema of some kilobytes takes a second."""
 
@@ -384,7 +382,6 @@ async def _stream(
         request,
         _first_offset(last_event_id),
         base_url=call.base_url,
-        heartbeat_seconds=HEARTBEAT_SECONDS,
         has_ended=outcome is not None,
         hidden_events=hidden_events,
         running=running,

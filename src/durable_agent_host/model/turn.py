@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from durable_agent_host.model.budget import BudgetUsage
+from durable_agent_host.model.ids import turn_log_id
 from durable_agent_host.model.principal import Owner
 from durable_agent_host.model.segment_refs import SealPlan
 
@@ -81,6 +82,11 @@ class TurnRequest:
     contents: tuple[Mapping[str, Any], ...] = ()
     client_tools: tuple[Mapping[str, Any], ...] = ()
     resumes: bool = False
+
+    @property
+    def log_id(self) -> str:
+        """The turn's log, and the namespace of what only the turn refers to, which is deleted with the log."""
+        return turn_log_id(self.agent, self.session_id, self.turn_id)
 
     @property
     def session_owner(self) -> Owner | None:

@@ -17,7 +17,7 @@ from durable_agent_host.errors import (
     StateError,
 )
 from durable_agent_host.model.conversation_file import ServiceFilesOf, no_files
-from durable_agent_host.model.ids import derived_id, entity_name, turn_log_id
+from durable_agent_host.model.ids import derived_id, entity_name
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import Turn, TurnOutcome, TurnRequest
 from durable_agent_host.segments.conversation_reader import ConversationReader, OpenSegments
@@ -27,7 +27,7 @@ from durable_agent_host.session.receipts import expired_outcome
 from durable_agent_host.session.sealing import Withdrawal, seal_outcome
 from durable_agent_host.session.transcript import external_provider_of
 from durable_agent_host.turn.turn_redactor import Redactor
-from durable_agent_host.turn.turn_wire import encode_turn_request, join_request, raw_fields, split_request
+from durable_agent_host.turn.turn_wire import join_request, raw_fields, split_request
 
 TRAVELS_BYTES: Final = 4 * 1024
 """Largest part of a request, answer or response that travels through orchestrations; larger ones go by reference."""
@@ -119,9 +119,9 @@ class TurnDataStorage:
             return travelling_outcome
         if len(json_bytes_of(response)) <= TRAVELS_BYTES:
             return replace(travelling_outcome, response={"entry": response})
-        namespace = turn_namespace(request)
         return replace(
-            travelling_outcome, response={"namespace": namespace, "name": await self._store_json(request, response)}
+            travelling_outcome,
+            response={"namespace": request.log_id, "name": await self._store_json(request, response)},
         )
 
     async def redact_request(self, request: TurnRequest) -> TurnRequest:
@@ -168,7 +168,7 @@ class TurnDataStorage:
         """
         if request.stored or split_request(request, TRAVELS_BYTES)[1] is not None:
             store = self.open_store()
-            namespace = turn_namespace(request)
+            namespace = request.log_id
             await store.delete(namespace, [blob.name async for blob in store.list_blobs(namespace)])
 
     async def delete_unredacted(self, log_id: str) -> None:
@@ -189,7 +189,7 @@ class TurnDataStorage:
             CorruptStateError: the stored parts are gone.
             LogError: the store does not answer.
         """
-        namespace = turn_namespace(request)
+        namespace = request.log_id
         name = request.raw or request.stored
         if not name:
             return request
@@ -269,7 +269,7 @@ class TurnDataStorage:
         try:
             if outcome.text_at != RECORD:
                 with suppress(CorruptStateError):  # it is deleted with the turn's log; the record may still have it
-                    answer: Any = await self._load_json(turn_namespace(request), outcome.text_at, "a turn's answer")
+                    answer: Any = await self._load_json(request.log_id, outcome.text_at, "a turn's answer")
                     return str(answer["text"]), tuple(answer["messages"])
             session = await read_session()
             name = SessionKey(request.agent, request.session_id)
@@ -287,12 +287,12 @@ class TurnDataStorage:
         data = json_bytes_of(value)
         name = blob_name(data)
         owner = turn_owner(request).encode()
-        await self.open_store().put(namespace or turn_namespace(request), {OWNER: owner, name: data})
+        await self.open_store().put(namespace or request.log_id, {OWNER: owner, name: data})
         return name
 
     def _message_namespace(self, request: TurnRequest) -> str:
         """Return the namespace of what was said in a turn: a separate one when it must not be kept."""
-        namespace = turn_namespace(request)
+        namespace = request.log_id
         return unredacted_namespace(namespace) if self.find_redactor(request.agent) is not None else namespace
 
     async def _load_json(self, namespace: str, name: str, label: str) -> Any:
@@ -318,10 +318,6 @@ class NullTurnDataStorage(TurnDataStorage):
         del session, request, response, withdrawal
         return outcome
 
-    async def keep_request(self, request: TurnRequest) -> dict[str, Any]:
-        """Return the request as it is, as JSON."""
-        return encode_turn_request(request)
-
 
 def _no_blobs() -> BlobStore:
     raise CorruptStateError("the conversation has parts outside of it, which can be read only with its session")
@@ -332,11 +328,6 @@ _ORCHESTRATION: Final = "orchestration:"
 
 RECORD: Final = "record"
 """The path of an answer's text that is not a separate blob."""
-
-
-def turn_namespace(request: TurnRequest) -> str:
-    """Return the namespace of what only a turn refers to; it is deleted with the turn's log."""
-    return turn_log_id(request.agent, request.session_id, request.turn_id)
 
 
 def unredacted_namespace(namespace: str) -> str:

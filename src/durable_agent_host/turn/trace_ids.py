@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from durable_agent_host.model.ids import derived_id, turn_log_id
+from durable_agent_host.model.ids import derived_id
 from durable_agent_host.model.turn import TurnRequest
 
 _SPAN_DIGITS: Final = 16
@@ -37,7 +37,7 @@ def trace_of(request: TurnRequest) -> TurnTrace:
 
     Source: W3C Trace Context, section 3.2.
     """
-    log_id = turn_log_id(request.agent, request.session_id, request.turn_id)
+    log_id = request.log_id
     turn = f"{log_id} {request.created_at}"
     if request.traceparent is None:
         parent_id = int(derived_id("span", turn, "turn")[:_SPAN_DIGITS], 16) or 1

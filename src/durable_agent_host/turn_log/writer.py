@@ -125,10 +125,6 @@ class TurnLogWriter:
                 await asyncio.wait([self._task])
         self._check()
 
-    async def close(self) -> None:
-        """Flush; the writer holds no resources."""
-        await self.flush()
-
     def _add(self, entry: LogEntry, size_bytes: int) -> None:
         self._check()
         self._pending_entries.append((entry, None))

@@ -60,7 +60,7 @@ async def test_a_stalled_store_blocks_put(log):
         for number in range(500):
             await writer.put("tool.started", {"call_id": str(number), "arguments": "x" * 1000})
             accepted_count += 1
-        await writer.close()
+        await writer.flush()
 
     producing = asyncio.create_task(produce())
     for _ in range(200):
