@@ -26,6 +26,7 @@ _MENDED = (
     "gemini/HANDMADE-vertex-error-after-stop",
     "gemini/HANDMADE-vertex-finish-reason-in-every-chunk",
     "openai-responses/incomplete-in-function-call",
+    "openai-responses/openrouter-gemini-interleaved-items",
     "chat-completions/deepseek-length-before-arguments",
     "chat-completions/multiturn/groq-null-arguments-stream",
 )

@@ -186,7 +186,9 @@ OVERLOADED = {"type": "error", "error": {"type": "overloaded_error", "message": 
 GOOGLE = {"error": {"code": 503, "message": "The model is overloaded.", "status": "UNAVAILABLE"}}
 DELAY = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "0.01s"}
 GOOGLE_BUSY = {"error": {"code": 429, "message": "Quota", "status": "RESOURCE_EXHAUSTED", "details": [DELAY]}}
-GEMINI = stream(events({"candidates": [{"content": {"parts": [{"text": "Hi"}]}, "finishReason": "STOP"}]}))
+CANCELLED = {"error": {"code": 499, "message": "The operation was cancelled.", "status": "CANCELLED"}}
+GEMINI_EVENTS = events({"candidates": [{"content": {"parts": [{"text": "Hi"}]}, "finishReason": "STOP"}]})
+GEMINI = stream(GEMINI_EVENTS)
 CLAUDE = messages_events("Hi")
 
 
@@ -199,6 +201,7 @@ CLAUDE = messages_events("Hi")
         ("gemini", stream(events({"candidates": []}, GOOGLE)), GEMINI),
         ("gemini", stream(events({"candidates": []}) + json.dumps(GOOGLE, indent=2).encode()), GEMINI),
         ("gemini", stream(events({"error": {"code": "429", "message": "busy"}})), GEMINI),
+        ("gemini", stream(GEMINI_EVENTS + json.dumps(CANCELLED, indent=2).encode()), GEMINI),
         ("gemini", stream(events({"error": "upstream went away"})), GEMINI),
         ("gemini", http_response(json.dumps([GOOGLE]).encode()), GEMINI),
         ("anthropic", error_response(529, OVERLOADED), stream(events(*CLAUDE))),

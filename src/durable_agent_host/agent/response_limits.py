@@ -11,7 +11,7 @@ from weakref import WeakSet
 
 from agent_framework import Content
 
-from durable_agent_host.errors import TurnLimitError
+from durable_agent_host.errors import ProviderError, TurnLimitError
 from durable_agent_host.model.call_path import CallPath
 from durable_agent_host.model.turn import ResponseLimits
 
@@ -170,6 +170,8 @@ async def until_its_end[T](
     except asyncio.CancelledError:
         if not wait.was_cut_short():
             raise
+    except ProviderError:
+        raise  # what the service says of its answer, also behind the end
     except Exception:
         if is_truncated(last):
             raise

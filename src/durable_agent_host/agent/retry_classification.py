@@ -17,8 +17,8 @@ from durable_agent_host.codec.strict_json import object_at, value_at
 from durable_agent_host.errors import ProviderError
 from durable_agent_host.model.budget import known_counts
 
-_PASSING_STATUS: Final = frozenset({408, 409, 423, 424, 425, 429, 498})
-"""Besides 5xx. 424 of TGI and Bedrock: the model failed; 498 of Groq: no capacity."""
+_PASSING_STATUS: Final = frozenset({408, 409, 423, 424, 425, 429, 498, 499})
+"""Besides 5xx. 424 of TGI and Bedrock: the model failed; 498 of Groq: no capacity; 499 of Google: cancelled there."""
 
 _CONNECTION_ERRORS: Final = frozenset(
     {
