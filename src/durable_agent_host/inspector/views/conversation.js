@@ -108,7 +108,7 @@ function groups(page) {
 function notes(page, isNewest) {
   if (isNewest) $("messages").querySelectorAll(":scope > .newest").forEach((one) => one.remove());
   const kind = isNewest ? " newest" : "";
-  if (isNewest && !page.message_count && !page.turns.length && !talk.live.size) $("messages").prepend(el("p", { class: "note newest" }, "This session has no message yet."));
+  if (isNewest && !page.message_count && !page.turns.length && !talk.live.size) $("messages").prepend(el("p", { class: "note newest empty" }, "This session has no message yet."));
   for (const { place, problem } of page.problems ?? []) $("messages").prepend(el("p", { class: `note bad${kind}` }, `Not shown: ${place ?? ""} ${problem ?? ""}`));
   for (const one of page.left_out ?? []) {
     const load = button("Download the session", guarded(() => download(`${sessionPath(at.agent, at.session)}/export`, `${at.session}.jsonl`)), "quiet");

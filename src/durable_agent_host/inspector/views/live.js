@@ -22,6 +22,7 @@ class Live {
     this.answered = new Set();
     this.node = turnFrame(turn, [this.status, el("span", { class: "push" }), compareButton(turn), this.cancel], [this.asked, this.said, this.questions]);
     const box = $("messages");
+    box.querySelector(":scope > .empty")?.remove();
     const old = [...box.querySelectorAll(".turn")].find((one) => one.dataset.turn === turn);
     if (old) old.replaceWith(this.node);
     else box.append(this.node);
