@@ -48,7 +48,7 @@ def init(folder: Path, template: str) -> None:
     click.echo(
         f"The app is in {folder.resolve()}. Next:\n\n"
         f"  {enter}{python} -m venv .venv && .venv/bin/pip install -q uv\n"
-        "  .venv/bin/uv pip install -qr requirements-dev.txt\n"
+        "  .venv/bin/uv pip install --compile-bytecode -qr requirements-dev.txt\n"
         "  .venv/bin/pytest\n"
         f"  .venv/bin/{_PACKAGE} dev"
     )
