@@ -16,7 +16,8 @@ from durable_agent_host.agent.agent_event_loop import submit
 from durable_agent_host.agent.agent_runner import AgentRunner, RunLimits
 from durable_agent_host.agent.outcome_builder import rebuild_error, utc_now
 from durable_agent_host.agent.retry_classification import RetryPolicy
-from durable_agent_host.agent.workflow_agents import AgentSource, build_agent
+from durable_agent_host.agent.workflow_agents import AgentSource, build_agent, factory_of
+from durable_agent_host.app_functions import call_app_function
 from durable_agent_host.codec.entity_state import decode_session, encode_session
 from durable_agent_host.errors import RegistrationError, RequestError
 from durable_agent_host.features.registry import activity_features
@@ -129,7 +130,7 @@ def agent_activity(
         async def run_agent(*arguments: Any, **keyword_arguments: Any) -> AgentAnswerWire:
             (wire,) = *arguments, *keyword_arguments.values()
             call = _read_call(wire, make_message.__name__)
-            message = make_message(call.get("input"))
+            message = await call_app_function("activity", make_message, call.get("input"))
             request = request_of_call(runner.name, call["call_id"], message, created_at=utc_now())
             session = decode_session(call.get("session"))
             running = runner.run(session, request, call.get("answers"))
@@ -155,13 +156,14 @@ def _make_runner(agent: AgentSource, settings: Settings) -> AgentRunner:
         raise RegistrationError("the agent has no name: give it one, which names its journal")
     return AgentRunner(
         name,
-        agent,
+        built_agent,
         provider_for,
         features=activity_features(built_agent),
         observers=turn_observers(),
         open_log=_opener(settings),
         limits=run_limits(settings),
         notify_end=report_end,
+        new_agent=factory_of(agent),
     )
 
 

@@ -30,7 +30,7 @@ from durable_agent_host.agent.feature import HistoryLocation
 from durable_agent_host.agent.hosted_agent import duplicate_name_error, validate_agent_name, why_no_journal
 from durable_agent_host.agent.observer import CallbackObserver, TurnObserver
 from durable_agent_host.agent.warm_up import warm_up_in_background
-from durable_agent_host.agent.workflow_agents import AgentSource, build_agent, is_factory
+from durable_agent_host.agent.workflow_agents import AgentSource, build_agent, factory_of
 from durable_agent_host.app_functions import as_list
 from durable_agent_host.concurrency.thread_safe_waiters import Notifier
 from durable_agent_host.durable.app_secret import AppSecret, make_token
@@ -240,7 +240,7 @@ class DurableAgentApp(AgentFunctionApp):
         return runner.history if (runner := self._runners.get(agent)) is not None else HistoryLocation()
 
     def _service_files_of(self, agent: str) -> ServiceFilesOf:
-        return runner.service_files.of if (runner := self._runners.get(agent)) is not None else no_files
+        return runner.hosted.provider.service_files if (runner := self._runners.get(agent)) is not None else no_files
 
     def add_agent(
         self,
@@ -287,14 +287,13 @@ class DurableAgentApp(AgentFunctionApp):
             enable_http_endpoint = False
             enable_mcp_tool_trigger = enable_mcp_tool_trigger or False
         choices = Choices(budgets, compaction, fallbacks, response_retries)
-        redactors = [options.redactor for options in self._options.values() if options.redactor is not None]
         features = self._choices.features(name, agent, choices, provider_for)
         self._options[name] = AgentOptions(
-            source=source,
+            new_agent=factory_of(source),
             allowed_options=check_allowed(self._allowed if allowed_options is None else allowed_options),
             ttl_seconds=ttl_seconds(session_ttl, self._default_ttl),
             features=features,
-            redactor=choose_redactor(name, features, redact or self._default_redact, redactors),
+            redactor=choose_redactor(name, features, redact or self._default_redact),
         )
         check_tools(agent)
         reject_external_stores(name, agent)
@@ -361,7 +360,7 @@ class DurableAgentApp(AgentFunctionApp):
         functions: list[Function] = cast("Any", super()).get_functions()
         client_for = partial(client_for_binding, self._services)
         adapt_http_functions(functions, self._gate, client_for, self.settings.max_request_bytes)
-        providers = (runner.provider for runner in self._runners.values() if not is_factory(runner.agent))
+        providers = (runner.hosted.provider for runner in self._runners.values())
         warm_up_in_background([*providers], self._open_log)
         return functions
 
@@ -498,7 +497,7 @@ class DurableAgentApp(AgentFunctionApp):
         options = self._options[agent_name]
         self._runners[agent_name] = runner = AgentRunner(
             agent_name,
-            options.source,
+            cast("Any", agent),
             provider_for,
             observers=[*turn_observers(), *([CallbackObserver(callback)] if callback else ()), *self._observers],
             open_log=self._open_log,
@@ -508,6 +507,7 @@ class DurableAgentApp(AgentFunctionApp):
             notify_end=report_end,
             redactor=options.redactor,
             new_token=partial(make_token, self._services.hub.secret),
+            new_agent=options.new_agent,
         )
         entity = self._entity_class(
             runner, self.settings, has_owners=self._gate.identifies, reports=bool(self._reports)

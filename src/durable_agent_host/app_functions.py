@@ -6,6 +6,7 @@ that exceeds its time is abandoned, because a thread cannot be stopped; it occup
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
@@ -14,9 +15,12 @@ from inspect import isawaitable, iscoroutinefunction, signature
 from typing import Any, Final, cast
 
 from durable_agent_host.errors import AppFunctionTimeoutError, RegistrationError
+from durable_agent_host.redaction import MASK
 
 APP_FUNCTION_SECONDS: Final = 30.0
 _AT_ONCE: Final = 32
+_LINE_SECONDS: Final = 0.5
+_SLOW_SECONDS: Final = 60.0
 _LOGGER = logging.getLogger(__name__)
 
 
@@ -59,6 +63,28 @@ def name_of_function(function: Callable[..., Any]) -> str:
 def threads_of(kind: str) -> ThreadPoolExecutor:
     """Return the threads of one kind of functions."""
     return ThreadPoolExecutor(_AT_ONCE, f"app-{kind}")
+
+
+class LineRedaction:
+    """A function of the app for the texts of errors and log lines, which are redacted where they are written.
+
+    Whoever writes waits for it, as event loops do: not for long, and after a text that took longer, not for a while.
+    """
+
+    def __init__(self, redact: Callable[[str], str]) -> None:
+        self._redact = redact
+        self._slow_until = 0.0
+
+    def __call__(self, text: str) -> str:
+        """Redact a text, or mask all of it."""
+        if time.monotonic() >= self._slow_until:
+            try:
+                return threads_of("redact-line").submit(self._redact, text).result(_LINE_SECONDS)
+            except RuntimeError:  # the process ends, and its threads have ended
+                return self._redact(text)
+            except TimeoutError:
+                self._slow_until = time.monotonic() + _SLOW_SECONDS
+        return f"{MASK} (the app's redact takes longer than {_LINE_SECONDS:g} s for the text of an error or log line)"
 
 
 def check_hook(name: str, hook: Callable[..., Any] | None, *argument_names: str, is_plain: bool = False) -> None:

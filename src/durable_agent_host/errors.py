@@ -127,6 +127,10 @@ class RequestTooLargeError(RequestError):
     """The request body is larger than the host accepts."""
 
 
+class BodyStalledError(RequestError):
+    """The request body stopped arriving."""
+
+
 class UnsupportedTypeError(RequestError):
     """The request body has a content type that the route does not read."""
 

@@ -119,8 +119,7 @@ def add_known_secrets(values: Iterable[str]) -> None:
 
 def add_redaction(redact: Callable[[str], str]) -> None:
     """Let `mask_secrets` also apply an app's redaction of conversations."""
-    if redact not in _redactions:
-        _redactions.append(redact)
+    _redactions.append(redact)
 
 
 def find_secrets(settings: Mapping[str, str]) -> list[str]:

@@ -48,16 +48,16 @@ class StoreFactory:
     cipher: "Cipher | None" = None
 
 
-def stores_of(settings: Settings, environment: Mapping[str, str] = os.environ) -> StoreFactory:
+def stores_of(settings: Settings) -> StoreFactory:
     """Prepare to open the stores that the settings name; opens none.
 
     Raises:
         SettingError: the keys are malformed, the package that encrypts is not installed, or the store of older messages
             does not exist.
     """
-    _choose_segments(settings, environment)  # reports an invalid setting at start
-    open_log = once(partial(open_turn_log, settings, environment))
-    open_blobs = once(partial(open_segment_store, settings, environment))
+    _choose_segments(settings, os.environ)  # reports an invalid setting at start
+    open_log = once(partial(open_turn_log, settings))
+    open_blobs = once(partial(open_segment_store, settings))
     if not settings.encryption_keys:
         return StoreFactory(open_log, open_blobs, open_blobs)
     if find_spec("cryptography") is None:

@@ -5,15 +5,23 @@ import html
 import json
 import logging
 import re
+import threading
+from unittest.mock import Mock
 from urllib.parse import quote, quote_plus
 
 import pytest
 from agent_framework import Content
 
-from durable_agent_host import redact_secrets
+from durable_agent_host import app_functions, redact_secrets
 from durable_agent_host.errors import ProviderError, RedactionError, RequestError
 from durable_agent_host.log_redaction import redact_log_records
-from durable_agent_host.redaction import MASK, add_known_secrets, find_secrets, mask_credentials, mask_secrets
+from durable_agent_host.redaction import (
+    MASK,
+    add_known_secrets,
+    find_secrets,
+    mask_credentials,
+    mask_secrets,
+)
 from durable_agent_host.turn.error_texts import error_details, format_problem
 from tests.durable_agent_host.test_scenarios_secrets import NEEDLES, SECRET_TEXTS
 
@@ -223,6 +231,26 @@ def test_log_records_contain_no_secrets(caplog: pytest.LogCaptureFixture):
     assert "ValueError" in caplog.text
     assert caplog.records[-2].args == ("e", 1)
     assert caplog.records[-1].args == ("127.0.0.1", "GET", f"/api/agents?a=b&code={MASK}&c=d")
+
+
+def test_a_slow_redaction_of_a_log_line_holds_up_no_event_loop(monkeypatch: pytest.MonkeyPatch):
+    """The line loses its text, as do the next ones, for which the app's function is not called."""
+    monkeypatch.setattr(app_functions, "_LINE_SECONDS", 0)
+    monkeypatch.setattr(app_functions, "time", clock := Mock(monotonic=Mock(return_value=100.0)))
+    calls, can_end = list[str](), threading.Event()
+
+    def redact(text: str) -> str:
+        calls.append(text)
+        can_end.wait()
+        return text
+
+    redact_line = app_functions.LineRedaction(redact)
+    assert [redact_line(text).partition(" ")[0] for text in ("first", "second")] == [MASK, MASK]
+    can_end.set()
+    monkeypatch.setattr(app_functions, "_LINE_SECONDS", 60)
+    clock.monotonic.return_value += 61
+    assert redact_line("third") == "third"
+    assert "second" not in calls
 
 
 def test_log_lines_cannot_be_forged(caplog: pytest.LogCaptureFixture):

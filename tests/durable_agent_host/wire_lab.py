@@ -206,7 +206,7 @@ async def live_turn(runner, session, history, message):
 
     session = session or DurableSession(session_id="session-1")
     session.transcript = [] if session.service_session_id else list(history)
-    stream = runner._host().agent.run([message], stream=True, session=session)
+    stream = runner.hosted.agent.run([message], stream=True, session=session)
     updates = [update async for update in stream]
     await stream.get_final_response()
     return session, updates

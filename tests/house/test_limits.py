@@ -20,6 +20,10 @@ FIXED = {
     "uploads of a session that no message has used": "segments.uploads.MAX_UPLOADS",
     "sessions in a list": "http.parse.DEFAULT_LIMIT",
     "messages in a page": "http.parse.MAX_LIMIT",
+    "time for the next 16 KiB of a body": "http.arriving_bodies.STALL_SECONDS",
+    "contents of conversations over 64 KiB that running turns have in memory, about 3 KB each": (
+        "agent.run_messages.CONTENTS_AT_ONCE"
+    ),
     "imports at once": "http.request_handling.IMPORTS_AT_ONCE",
     "bytes of a page of messages": "segments.conversation_pages.PAGE_BYTES",
     "characters that models send in one attempt of a turn": "agent.response_limits.MAX_TURN_CHARACTERS",

@@ -1,15 +1,15 @@
 """What an app chooses for its agents, checked when the app starts."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from agent_framework import SupportsAgentRun
 
 from durable_agent_host.agent.feature import AgentFeature, history_of
 from durable_agent_host.agent.hosted_agent import why_no_journal
 from durable_agent_host.agent.nested_agents import list_agents
-from durable_agent_host.agent.workflow_agents import AgentSource
-from durable_agent_host.app_functions import check_hook
+from durable_agent_host.app_functions import LineRedaction, check_hook
 from durable_agent_host.errors import RegistrationError
 from durable_agent_host.redaction import add_redaction
 from durable_agent_host.turn.request_options import AllowedOptions
@@ -21,14 +21,14 @@ class AgentOptions:
     """What an app chooses for one agent, its own defaults included.
 
     Attributes:
-        source: the agent, or a function that builds a new one for every run.
+        new_agent: the function that builds the agent for every run, if the app has given one.
         allowed_options: options that clients may set for a turn.
         ttl_seconds: how long sessions are kept after their last use; 0 for ever.
         features: of the agent, in the order of their layers.
         redactor: for stored and shown data; None for no redaction.
     """
 
-    source: AgentSource
+    new_agent: Callable[[], SupportsAgentRun] | None
     allowed_options: AllowedOptions
     ttl_seconds: float
     features: Sequence[AgentFeature]
@@ -52,10 +52,8 @@ def check_tools(agent: SupportsAgentRun) -> None:
                 )
 
 
-def choose_redactor(
-    name: str, features: Sequence[AgentFeature], redact: Redact | None, redactors: Iterable[Redactor]
-) -> Redactor | None:
-    """Return the redactor of an agent, one for each function; it also applies to all errors and log lines.
+def choose_redactor(name: str, features: Sequence[AgentFeature], redact: Redact | None) -> Redactor | None:
+    """Return the redactor of an agent; it also applies to all errors and log lines.
 
     Raises:
         RegistrationError: the agent cannot be redacted, the function is not callable, or it fails for any text.
@@ -65,10 +63,15 @@ def choose_redactor(
     check_hook("redact", redact, "content", is_plain=True)
     if why_not := history_of(features).why_no_redaction:
         raise RegistrationError(f"agent {name!r} cannot be redacted: {why_not}")
-    redactor = next((candidate for candidate in redactors if candidate.redact is redact), None) or Redactor(redact)
     try:
-        redactor.check()
+        return _redactor_of(redact)
     except ValueError as error:
         raise RegistrationError(f"agent {name!r} cannot have its 'redact': {error}") from None
-    add_redaction(redactor.text_or_mask)
+
+
+@cache
+def _redactor_of(redact: Redact) -> Redactor:
+    redactor = Redactor(redact)
+    redactor.check()
+    add_redaction(LineRedaction(redactor.text_or_mask))
     return redactor

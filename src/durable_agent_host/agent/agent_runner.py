@@ -8,14 +8,14 @@ for the time limit. How that ends is a type (`ending`); the turn's outcome (`out
 import asyncio
 import logging
 import random
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from typing import Any, Final, cast
 
-from agent_framework import AgentResponse, Content, SupportsAgentRun
+from agent_framework import AgentResponse, SupportsAgentRun
 
 from durable_agent_host.agent.agent_event_loop import submit
 from durable_agent_host.agent.agent_runs import AgentRuns
@@ -52,7 +52,7 @@ from durable_agent_host.agent.run_result import (
 )
 from durable_agent_host.agent.turn_attempt import TurnAttempt
 from durable_agent_host.agent.warm_up import wait_until_warm
-from durable_agent_host.agent.workflow_agents import AgentSource, is_factory
+from durable_agent_host.app_functions import call_app_function
 from durable_agent_host.concurrency.thread_safe_waiters import Notifier
 from durable_agent_host.errors import (
     DurableAgentHostError,
@@ -124,35 +124,6 @@ async def cancel_at_service(run: CurrentRun | None) -> None:
         _LOGGER.warning("turn %s: the model call was not cancelled at the provider: %s", turn_id, log_reason(error))
 
 
-class ServiceFiles:
-    """The files kept by one agent's service.
-
-    Args:
-        host: returns the agent, with its client and provider.
-    """
-
-    def __init__(self, host: Callable[[], HostedAgent]) -> None:
-        self._host = host
-
-    def of(self, content: Content) -> Iterable[ServiceFile]:
-        """List the files of the service to which a stored content refers."""
-        return self._host().provider.service_files(content)
-
-    async def read(self, file: ServiceFile) -> ServedFile:
-        """Download a file on the agents' event loop, to which the client's connections belong.
-
-        Raises:
-            NotFoundError: the service does not have it, or does not give it out, or its SDK takes no such id.
-            ProviderError: the service failed.
-        """
-        hosted_agent = self._host()
-        client: Any = getattr(hosted_agent.agent, "client", None)
-        try:
-            return await asyncio.wrap_future(submit(hosted_agent.provider.read_service_file(client, file)))
-        except ValueError as error:  # of the SDK, for what would be another path, such as ".."
-            raise NotFoundError(f"the model's service cannot be asked for the file {file.file_id[:100]!r}") from error
-
-
 @dataclass(frozen=True)
 class RunLimits:
     """Limits on time, attempts and amounts.
@@ -183,7 +154,7 @@ class AgentRunner:
 
     Args:
         name: the registered name.
-        agent: of the framework, or any object with its ``run``; or a function that builds a new one for every run.
+        agent: of the framework, or any object with its ``run``.
         provider_for: returns the provider of an agent's chat client.
         observers: receive every moment of a turn, after its clients.
         open_log: returns the log that holds the journal and that clients follow; without it, nothing is streamed while
@@ -195,16 +166,18 @@ class AgentRunner:
         notify_end: notified of turns that end without an orchestration.
         redactor: for stored and shown data; None for no redaction.
         new_token: makes the tokens of deferred calls: of the turn's request, the pending call's id and its expiry.
+        new_agent: the app's function that builds such an agent for every run, if it has given one.
 
     Attributes:
         tracks_budget: whether the usage of the agent's turns is counted.
         may_ask: whether the agent may be a workflow, whose questions a message can answer.
+        hosted: the agent as its runs have it, or an equal one.
     """
 
     def __init__(
         self,
         name: str,
-        agent: AgentSource,
+        agent: SupportsAgentRun,
         provider_for: ProviderFor,
         *,
         observers: Sequence[TurnObserver] = (),
@@ -215,6 +188,7 @@ class AgentRunner:
         notify_end: ReportEnd = lambda _: None,
         redactor: Redactor | None = None,
         new_token: Callable[[TurnRequest, str, datetime], str] | None = None,
+        new_agent: Callable[[], SupportsAgentRun] | None = None,
     ) -> None:
         self.notify_end = notify_end
         self.name = name
@@ -227,29 +201,28 @@ class AgentRunner:
         self._features = features
         self.history = history_of(features)
         self.tracks_budget = any(feature.counts_usage for feature in features)
-        self.may_ask = is_factory(agent)
+        self.may_ask = new_agent is not None
         self._redactor = redactor
         self._wait_rules = WaitRules(limits.answer_seconds, limits.deferral_seconds, new_token)
-        self._host = _hosting(agent, lambda app_agent: HostedAgent(app_agent, provider_for))
+        self.hosted = HostedAgent(agent, provider_for)
+        self._new_agent = new_agent
 
-    @property
-    def provider(self) -> ModelProvider:
-        """The provider of the agent's chat client."""
-        return self._host().provider
+    async def read_service_file(self, file: ServiceFile) -> ServedFile:
+        """Download a file of the model's service on the agents' event loop, to which the client's connections belong.
 
-    @property
-    def can_steer(self) -> bool:
-        """Whether its runs take messages that are sent to a running turn."""
-        return self._host().has_journal
+        Raises:
+            NotFoundError: the service does not have it, or does not give it out, or its SDK takes no such id.
+            ProviderError: the service failed.
+        """
+        try:
+            return await asyncio.wrap_future(submit(self.hosted.provider.read_service_file(self.hosted.client, file)))
+        except ValueError as error:  # of the SDK, for what would be another path, such as ".."
+            raise NotFoundError(f"the model's service cannot be asked for the file {file.file_id[:100]!r}") from error
 
-    def find_parameters(self, tool_name: str) -> Mapping[str, Any] | None:
-        """Return the JSON schema of a tool's arguments; see `HostedAgent.find_parameters`."""
-        return self._host().find_parameters(tool_name)
-
-    @property
-    def service_files(self) -> ServiceFiles:
-        """The files kept by the service of the agent's chat client."""
-        return ServiceFiles(self._host)
+    async def _host(self) -> HostedAgent:
+        if self._new_agent is None:
+            return self.hosted
+        return HostedAgent(await call_app_function("agents", self._new_agent), self._provider_for)
 
     def used(self, records: JournalState) -> BudgetUsage | None:
         """Count what a turn has used that no longer runs; None when nothing counts it."""
@@ -539,14 +512,6 @@ class AgentRunner:
                     if runs.run is not None:
                         return Cancelled()
                     runs.collects = Cancelled()  # the run is about to begin: it restores the session for the outcome
-
-
-def _hosting(agent: AgentSource, host: Callable[[SupportsAgentRun], HostedAgent]) -> Callable[[], HostedAgent]:
-    if is_factory(agent):
-        build = cast("Callable[[], SupportsAgentRun]", agent)
-        return lambda: host(build())
-    hosted_agent = host(cast("SupportsAgentRun", agent))
-    return lambda: hosted_agent
 
 
 async def _build_failed_outcome(runs: AgentRuns, error: BaseException) -> TurnOutcome:

@@ -5,7 +5,7 @@ model call broke midway, or when the model's service has lost what the request r
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -32,6 +32,7 @@ from durable_agent_host.agent.pending_calls import PendingCalls
 from durable_agent_host.agent.response_limits import TRAFFIC, TurnTraffic, check_model_call, turn_traffic
 from durable_agent_host.agent.run_gate import RunGate
 from durable_agent_host.agent.run_messages import (
+    ContentShare,
     choose_messages,
     find_next_messages,
     mark_losses,
@@ -61,7 +62,7 @@ class AgentRuns:
     """
 
     start: AttemptStart
-    host: Callable[[], HostedAgent]
+    host: Callable[[], Awaitable[HostedAgent]]
     features: Sequence[AgentFeature]
     collects: Stop | None
     run: CurrentRun | None = None
@@ -93,7 +94,7 @@ class AgentRuns:
         losses = LostProviderState(start.request.turn_id)
         breaks: dict[CallPath, int] = {}
         while True:
-            self.run = run = self._begin_run(features, losses, breaks)
+            self.run = run = self._begin_run(await self.host(), features, losses, breaks)
             agent, recorded = run.agent, run.journal.recorded
             await attempt.begin_run(
                 run.reader or agent.provider, has_journal=agent.has_journal, is_opaque=agent.is_opaque
@@ -117,9 +118,13 @@ class AgentRuns:
             await attempt.read_again()
 
     def _begin_run(
-        self, features: Sequence[AttemptFeature], losses: LostProviderState, breaks: dict[CallPath, int]
+        self,
+        agent: HostedAgent,
+        features: Sequence[AttemptFeature],
+        losses: LostProviderState,
+        breaks: dict[CallPath, int],
     ) -> CurrentRun:
-        start, agent = self.start, self.host()
+        start = self.start
         observers = start.attempt.observers
         journal = start.attempt.new_journal()
         session = DurableSession.restore(start.agent_session, start.request, start.history_session_id)
@@ -154,11 +159,12 @@ class AgentRuns:
 async def _run_once(run: CurrentRun) -> None:
     if parts := run.journal.recorded.workflow_parts:
         run.session.state[WORKFLOW_STATE] = parts[-1].result["checkpoint"]
-    messages = await prepare_messages(run)
+    share = ContentShare()
     try:
-        await _stream(run, messages)
+        await _stream(run, await prepare_messages(run, share))
     finally:  # the rest of the run is part of cycles, and waits for the collector of garbage
         run.session.transcript = ()
+        share.reduce(0)
         for end in [part.end for part in run.parts if part.end is not None]:
             end()
 

@@ -1,10 +1,15 @@
-"""The messages of a run of the turn's agent: the session's transcript, the request, what answers its questions."""
+"""The messages of a run of the turn's agent: the session's transcript, the request, what answers its questions.
 
+A content takes some 3 KB of memory while its run lasts, however short it is. So the long conversations of a process
+share a number of contents, and a run waits while those of others leave too few.
+"""
+
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import takewhile
-from typing import Any
+from typing import Any, Final
 
 from agent_framework import AgentResponseUpdate, ChatContext, Message
 
@@ -37,7 +42,56 @@ def effective_request(run: CurrentRun) -> TurnRequest:
     return replace(request, message="\n".join(message.text for message in inputs), contents=contents)
 
 
-async def prepare_messages(run: CurrentRun) -> list[Message]:
+CONTENTS_AT_ONCE: Final = 250_000
+_SHORT_BYTES: Final = 64 * 1024
+"""Up to this size of its JSON, a conversation does not count."""
+_MIN_CONTENT_BYTES: Final = 32
+
+
+class SharedContents:
+    """The contents that the long conversations of the process may still load; who waits first is served first."""
+
+    def __init__(self, count: int) -> None:
+        self._free = count
+        self._next = asyncio.Lock()
+        self._freed = asyncio.Event()
+
+    async def acquire(self, count: int) -> None:
+        async with self._next:
+            while self._free < count:
+                self._freed.clear()
+                await self._freed.wait()
+            self._free -= count
+
+    def release(self, count: int) -> None:
+        self._free += count
+        self._freed.set()
+
+
+_SHARED_CONTENTS: Final = SharedContents(CONTENTS_AT_ONCE)
+
+
+class ContentShare:
+    """The contents of one run."""
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    async def acquire(self, json_bytes: int) -> None:
+        """Take as many as JSON of that size can have."""
+        if json_bytes > _SHORT_BYTES:
+            count = min(json_bytes // _MIN_CONTENT_BYTES, CONTENTS_AT_ONCE)
+            await _SHARED_CONTENTS.acquire(count)
+            self._count = count
+
+    def reduce(self, count: int) -> None:
+        """Give back what is more than that."""
+        if count < self._count:
+            _SHARED_CONTENTS.release(self._count - count)
+            self._count = count
+
+
+async def prepare_messages(run: CurrentRun, share: ContentShare) -> list[Message]:
     """Give the session its transcript, and return the messages with which the run begins."""
     message = _request_message(run.start.request)
     agent, session = run.agent, run.session
@@ -50,16 +104,17 @@ async def prepare_messages(run: CurrentRun) -> list[Message]:
     session.leave_other_service(agent.provider)
     if session.service_session_id or agent.restores(session) or agent.has_own_history:
         return [message]
-    transcript = await _load_transcript(run)
+    transcript = await _load_transcript(run, share)
     if not agent.owns_history:
         return [*transcript, message]
     session.transcript = transcript
     return [message]
 
 
-async def _load_transcript(run: CurrentRun) -> list[Message]:
+async def _load_transcript(run: CurrentRun, share: ContentShare) -> list[Message]:
     """Rehydrate what of the record is the context; segments of which nothing is in it are not read."""
     context, record = run.context, run.start.record
+    await share.acquire(sum(ref.size for ref in record.session.sealed.refs))
     entries = await entries_of_context(record, None if context is None else context.before)
     _check_providers([*entries.values()], run.start.request.agent)
     if context is None:
@@ -67,10 +122,9 @@ async def _load_transcript(run: CurrentRun) -> list[Message]:
     else:
         build_messages = partial(context_messages, entries, context.before, count=record.session.message_count)
     omits_refusals = run.agent.provider.omits_refusals
-    return await run_in_thread_if_many(
-        sum(len(message["contents"]) for entry in entries.values() for message in entry.get("messages", ())),
-        lambda: run.rehydrate(build_messages(omits_refusals=omits_refusals)),
-    )
+    count = sum(len(message["contents"]) for entry in entries.values() for message in entry.get("messages", ()))
+    share.reduce(count)
+    return await run_in_thread_if_many(count, lambda: run.rehydrate(build_messages(omits_refusals=omits_refusals)))
 
 
 def _check_providers(entries: Sequence[Mapping[str, Any]], agent: str) -> None:

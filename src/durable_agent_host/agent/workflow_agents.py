@@ -61,7 +61,7 @@ def build_agent(source: AgentSource) -> SupportsAgentRun:
         is_client = hasattr(source, "get_response")
         fix = "a chat client: write Agent(client, name='Helper')" if is_client else "no agent: write Agent(…)"
         raise RegistrationError(f"agents has a {type(source).__name__}, which is {fix}")
-    if not is_factory(source):
+    if (factory := factory_of(source)) is None:
         agent = cast("SupportsAgentRun", source)
         if holders := list(_list_state_holders(agent, set())):
             relation = "is a workflow" if _find_workflow(agent) is holders[0] else "uses a workflow"
@@ -71,7 +71,8 @@ def build_agent(source: AgentSource) -> SupportsAgentRun:
                 "the workflow's builder, build() and as_agent(), and returns a new agent each time"
             )
         return agent
-    first, second = (cast("Callable[[], SupportsAgentRun]", source)() for _ in range(2))
+    first = factory()
+    second = factory()
     if not hasattr(first, "run"):
         raise RegistrationError(
             f"{_format_name(source)} returned {type(first).__name__}, which is no agent: return an agent of the "
@@ -88,9 +89,9 @@ def build_agent(source: AgentSource) -> SupportsAgentRun:
     return first
 
 
-def is_factory(source: AgentSource) -> bool:
-    """Return whether a source is a function that builds an agent rather than an agent."""
-    return not hasattr(source, "run") and callable(source)
+def factory_of(source: AgentSource) -> Callable[[], SupportsAgentRun] | None:
+    """Return the function that builds an agent; None for an agent."""
+    return None if hasattr(source, "run") else cast("Callable[[], SupportsAgentRun]", source)
 
 
 def _format_name(source: object) -> str:

@@ -141,12 +141,6 @@ def _reason(error: Exception) -> str:
     return str(error) if isinstance(error, CorruptStateError) else f"{type(error).__name__}: {error}"
 
 
-def shift_list_index(path: Path, first: int) -> Path:
-    """Shift the index of an entry in a path, for a part of a document."""
-    index = path[len(_HISTORY)] if len(path) > len(_HISTORY) and path[: len(_HISTORY)] == _HISTORY else None
-    return (*_HISTORY, first + index, *path[len(_HISTORY) + 1 :]) if isinstance(index, int) else path
-
-
 def format_violations(violations: list[JsonViolation]) -> str:
     """Format faults as one sentence.
 

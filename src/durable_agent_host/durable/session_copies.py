@@ -75,7 +75,6 @@ class SessionCopier:
             uuid.uuid4().hex,
             owner=session_owner(agent, session_id),
             seen=self._storage.seen,
-            grace_seconds=self._storage.grace_seconds,
         )
         owner = session.owner or access.owner
         used_at = datetime.now(UTC).isoformat() if owner is not None else ""

@@ -282,7 +282,7 @@ def _check_form(pending: Mapping[str, Any], answer: Mapping[str, Any], host: Han
         raise RequestError(f"call {pending['call_id']} is of the kind {kind!r}: its answer has {form}")
     schemas: dict[str, Mapping[str, Any] | None] = {"result": pending.get("schema")}
     if answer.get("arguments") is not None and not parse_call_path(pending["path"]).is_nested:
-        schemas["arguments"] = host.agents[agent].find_parameters(pending["name"])
+        schemas["arguments"] = host.agents[agent].hosted.find_parameters(pending["name"])
     for field in answer.keys() & LIMITED_FIELDS:
         max_bytes = host.settings.max_tool_result_bytes
         check_fit(answer[field], schemas.get(field), max_bytes=max_bytes, max_steps=STEPS_AT_ONCE, field=field)

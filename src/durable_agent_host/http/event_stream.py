@@ -11,7 +11,6 @@ import logging
 import math
 from collections.abc import AsyncGenerator, Container, Mapping
 from contextlib import aclosing, suppress
-from http import HTTPStatus
 from typing import Any, Final
 
 from azurefunctions.extensions.http.fastapi import StreamingResponse
@@ -78,12 +77,7 @@ class PartStream(_Stream):
     Args:
         parts: of the body.
         headers: all headers.
-        status: of the answer.
     """
-
-    def __init__(self, parts: AsyncGenerator[bytes], headers: Mapping[str, str], status: int = HTTPStatus.OK) -> None:
-        super().__init__(parts, headers)
-        self.status_code = int(status)
 
 
 async def first_sign(log: TurnLog, client: TurnClient, request: TurnRequest) -> TurnOutcome | Turn | None:

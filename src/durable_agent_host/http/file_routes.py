@@ -18,7 +18,9 @@ from durable_agent_host.http.request_handling import HandlerContext, RouteReques
 from durable_agent_host.http.response_types import FilesWire, FileWire
 from durable_agent_host.http.response_views import session_response, session_url_of
 from durable_agent_host.model.conversation_file import ConversationFile, media_type_of_name
+from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnRequest
+from durable_agent_host.segments.session_files import SessionFiles
 from durable_agent_host.session.entry_files import FileBytes
 from durable_agent_host.session.ownership import unknown_session
 from durable_agent_host.turn.message_input import (
@@ -61,10 +63,7 @@ async def upload_files(host: HandlerContext, call: RouteRequest, client: TurnCli
 async def list_files(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
     """``GET /agents/{agent}/sessions/{session}/files``: files that callers sent and agents made, newest first."""
     agent, session_id = named_session(host, call)
-    session = await client.documents.session(agent, session_id)
-    session_files = client.files(agent, session_id, session)
-    session_files.service_files = host.agents[agent].service_files.of
-    session_files.is_response_files_only = host.gate.identifies
+    session, session_files = await _read_session(host, client, agent, session_id)
     files = await session_files.all()
     if session is None and not files:
         raise unknown_session(agent, session_id)
@@ -72,14 +71,21 @@ async def list_files(host: HandlerContext, call: RouteRequest, client: TurnClien
     return session_response(FilesWire(agent=agent, session_id=session_id, files=views))
 
 
+async def _read_session(
+    host: HandlerContext, client: TurnClient, agent: str, session_id: str
+) -> tuple[Session | None, SessionFiles]:
+    session = await client.documents.session(agent, session_id)
+    files = client.files(agent, session_id, session)
+    files.service_files = host.agents[agent].hosted.provider.service_files
+    files.is_response_files_only = host.gate.identifies
+    return session, files
+
+
 async def read_file(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
     """``GET`` or ``HEAD /agents/{agent}/sessions/{session}/files/{file}``: the bytes, with type and name."""
     agent, session_id = named_session(host, call)
     file_id = call.path_part("file")
-    session = await client.documents.session(agent, session_id)
-    files = client.files(agent, session_id, session)
-    files.service_files = host.agents[agent].service_files.of
-    files.is_response_files_only = host.gate.identifies
+    session, files = await _read_session(host, client, agent, session_id)
     file = await files.find(file_id)
     if file is None and session is None:
         raise unknown_session(agent, session_id)
@@ -95,7 +101,7 @@ async def read_file(host: HandlerContext, call: RouteRequest, client: TurnClient
     if file.service is None:
         data = await files.read(file)
     else:
-        provider_file = await host.agents[agent].service_files.read(file.service)
+        provider_file = await host.agents[agent].read_service_file(file.service)
         data = provider_file.data
         headers = _headers_of(
             replace(file, name=file.name or provider_file.name, media_type=file.media_type or provider_file.media_type)

@@ -23,6 +23,7 @@ from starlette.requests import ClientDisconnect
 from durable_agent_host.app_functions import threads_of
 from durable_agent_host.durable.turn_client import ClientFor
 from durable_agent_host.errors import RegistrationError
+from durable_agent_host.http.arriving_bodies import end_stalled
 from durable_agent_host.http.gate import Authorizer, IncomingRequest
 from durable_agent_host.http.parse import BodyLimit
 from durable_agent_host.http.request_handling import (
@@ -98,7 +99,7 @@ def adapt_http_function(
                 route.serve,
                 IncomingRequest(headers_of(request), workflow_request.query, request.method.upper(), request.url.path),
                 workflow_request,
-                request.stream(),
+                end_stalled(request.stream()),
                 upstream,
             )
 

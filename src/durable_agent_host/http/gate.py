@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from durable_agent_host.app_functions import call_app_function, check_hook
 from durable_agent_host.errors import ForbiddenError, RegistrationError
-from durable_agent_host.http.rate_limits import ArrivingBodies
+from durable_agent_host.http.arriving_bodies import ArrivingBodies
 from durable_agent_host.model.access import (
     ANYBODY,
     APP_CODE,

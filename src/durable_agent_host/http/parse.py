@@ -309,6 +309,7 @@ async def read_body(
     Raises:
         BodiesTooLargeError: the bodies that are arriving are too large together.
         RequestTooLargeError: the body exceeds the limit; at most the limit was read.
+        BodyStalledError: it stopped arriving.
         ClientDisconnect: the client disconnected.
     """
     max_bytes, setting = limit.of(media_type_of(headers.get("content-type", "")))

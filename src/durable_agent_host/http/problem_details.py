@@ -17,6 +17,7 @@ _STATUS: Final[tuple[tuple[type[Exception], HTTPStatus], ...]] = (
     (errors.ForbiddenError, HTTPStatus.FORBIDDEN),
     (errors.TooManyRequestsError, HTTPStatus.TOO_MANY_REQUESTS),
     (errors.RequestTooLargeError, HTTPStatus.REQUEST_ENTITY_TOO_LARGE),
+    (errors.BodyStalledError, HTTPStatus.REQUEST_TIMEOUT),
     (errors.UnsupportedTypeError, HTTPStatus.UNSUPPORTED_MEDIA_TYPE),
     (errors.IdempotencyKeyReusedError, HTTPStatus.UNPROCESSABLE_ENTITY),
     (errors.HistoryElsewhereError, HTTPStatus.NOT_IMPLEMENTED),

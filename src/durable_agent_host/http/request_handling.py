@@ -10,22 +10,24 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from http import HTTPStatus
 from types import MappingProxyType
-from typing import Any, Final, Literal, NamedTuple, Protocol, cast
+from typing import Any, Final, Literal, NamedTuple, cast
 from urllib.parse import urlsplit
 
 from azurefunctions.extensions.http.fastapi import Request, Response
 from starlette.requests import ClientDisconnect
 
 from durable_agent_host.agent.agent_options import AgentOptions
-from durable_agent_host.agent.feature import HistoryLocation
+from durable_agent_host.agent.agent_runner import AgentRunner
 from durable_agent_host.durable.turn_client import ClientFor, TurnClient, is_store_error
 from durable_agent_host.errors import (
     AgentClientError,
     BodiesTooLargeError,
+    BodyStalledError,
     DurableAgentHostError,
     NotFoundError,
     RequestTooLargeError,
 )
+from durable_agent_host.http.arriving_bodies import ArrivingBodies, end_stalled
 from durable_agent_host.http.gate import Action, Authorizer, IncomingRequest, wait_for_even_time
 from durable_agent_host.http.parse import (
     MAX_UPLOAD,
@@ -36,10 +38,8 @@ from durable_agent_host.http.parse import (
     read_body,
 )
 from durable_agent_host.http.problem_details import PROBLEM, problem, problem_of_error, problem_response
-from durable_agent_host.http.rate_limits import ArrivingBodies
 from durable_agent_host.http.response_types import HostedAgentWire
 from durable_agent_host.model.access import RequestContext
-from durable_agent_host.model.conversation_file import ServiceFileReader
 from durable_agent_host.model.ids import check_session_id
 from durable_agent_host.model.log_entry import LogRecord
 from durable_agent_host.model.principal import Owner
@@ -65,34 +65,6 @@ _STORE_UNAVAILABLE: Final = (
 )
 
 
-class RoutedAgent(Protocol):
-    """One hosted agent, as handlers see it."""
-
-    @property
-    def service_files(self) -> ServiceFileReader:
-        """The files kept by its chat client's service."""
-        ...
-
-    @property
-    def history(self) -> HistoryLocation:
-        """Where its conversations are."""
-        ...
-
-    @property
-    def can_steer(self) -> bool:
-        """Whether its runs take messages that are sent to a running turn."""
-        ...
-
-    def find_parameters(self, tool_name: str) -> Mapping[str, Any] | None:
-        """Return the JSON schema of a tool's arguments; None when it is no function of the agent itself."""
-        ...
-
-    @property
-    def may_ask(self) -> bool:
-        """Whether it may be a workflow, whose questions a message can answer."""
-        ...
-
-
 @dataclass(frozen=True)
 class HandlerContext:
     """The app, as handlers see it.
@@ -111,7 +83,7 @@ class HandlerContext:
     """
 
     descriptions: Mapping[str, str | None]
-    agents: Mapping[str, RoutedAgent]
+    agents: Mapping[str, AgentRunner]
     settings: Settings
     open_log: Callable[[], TurnLog]
     gate: Authorizer
@@ -190,7 +162,7 @@ class RouteRequest:
 
     def stream(self) -> AsyncIterator[bytes]:
         """Read the body fragment by fragment, for a route that streams it; only once."""
-        return self._request.stream()
+        return end_stalled(self._request.stream())
 
     def path_part(self, name: str) -> str:
         """Return a part of the path by its name in the route's template, decoded; empty when absent."""
@@ -404,7 +376,7 @@ async def handle_errors(line: str, answer: Callable[[], Awaitable[Response]]) ->
     """Answer a request, or say as a problem what is wrong. Raises nothing."""
     try:
         return await answer()
-    except (RequestTooLargeError, BodiesTooLargeError) as error:
+    except (RequestTooLargeError, BodiesTooLargeError, BodyStalledError) as error:
         # Otherwise the server reads the rest of the body in order to reuse the connection.
         return problem_of_error(error, headers={"connection": "close"})
     except ClientDisconnect:

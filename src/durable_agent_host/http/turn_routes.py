@@ -3,7 +3,7 @@
 import asyncio
 import json
 import uuid
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -105,7 +105,7 @@ async def _run_in(host: HandlerContext, call: RouteRequest, client: TurnClient, 
     redacted_request = await client.storage.redact_request(request)
     completed_turn = await (client.start_once(request, key) if key else client.start(request))
     own_turn_id = request.turn_id
-    if parameters.policy == "steer" and host.agents[agent].can_steer:
+    if parameters.policy == "steer" and host.agents[agent].hosted.has_journal:
         turn_id = await _steered_turn_id(host, client, request, completed_turn)
         redacted_request = replace(redacted_request, turn_id=turn_id)
     return await _respond(host, call, client, redacted_request, own_turn_id=own_turn_id, turn=completed_turn)
@@ -261,8 +261,7 @@ async def read_events(host: HandlerContext, call: RouteRequest, client: TurnClie
     turn = await named_turn(host, call, client)
     await client.check_log()
     await check_readable(host.open_log(), turn.request, _first_offset(last))
-    hidden_events = parse_hidden_events(call.query)
-    return await _stream(host, call, client, turn.request, last_event_id=last, turn=turn, hidden_events=hidden_events)
+    return await _stream(host, call, client, turn.request, last_event_id=last, turn=turn)
 
 
 async def cancel_turn(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
@@ -322,12 +321,9 @@ async def named_turn(host: HandlerContext, call: RouteRequest, client: TurnClien
     return turn
 
 
-async def _admission(
-    host: HandlerContext, client: TurnClient, request: TurnRequest, *, seconds: float = ADMISSION_SECONDS
-) -> TurnOutcome | None:
+async def _admission(host: HandlerContext, client: TurnClient, request: TurnRequest) -> TurnOutcome | None:
     """Wait until a turn is admitted or refused; where sessions have owners, until it is known to be the caller's."""
-    if client.context.access.is_restricted:
-        seconds = host.settings.wait_seconds
+    seconds = host.settings.wait_seconds if client.context.access.is_restricted else ADMISSION_SECONDS
     outcome = await client.admission(request, seconds=seconds)
     await client.claims.reject_foreign_turn(request, outcome)
     return outcome
@@ -355,7 +351,6 @@ async def _streamed_run(
         request,
         last_event_id=call.run.last_event_id,
         turn=completed_turn,
-        hidden_events=parse_hidden_events(call.query),
         running=running,
     )
 
@@ -368,7 +363,6 @@ async def _stream(
     *,
     last_event_id: int | None,
     turn: Turn | None,
-    hidden_events: Container[str],
     running: Turn | None = None,
 ) -> Response:
     """Stream a turn's events; 204 for a client that has them all, which an ``EventSource`` takes as the end."""
@@ -383,7 +377,7 @@ async def _stream(
         _first_offset(last_event_id),
         base_url=call.base_url,
         has_ended=outcome is not None,
-        hidden_events=hidden_events,
+        hidden_events=parse_hidden_events(call.query),
         running=running,
     )
     return EventStream(events, turn_headers(request))

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv6Address, IPv6Network
-from typing import Final, Protocol
+from typing import Final
 
 from agent_framework import Content
 
@@ -48,23 +48,6 @@ class ServedFile:
     data: bytes
     name: str | None = None
     media_type: str | None = None
-
-
-class ServiceFileReader(Protocol):
-    """Lists and reads the files kept by the service of an agent's chat client."""
-
-    def of(self, content: Content) -> Iterable[ServiceFile]:
-        """List the files of the service to which a stored content refers."""
-        ...
-
-    async def read(self, file: ServiceFile) -> ServedFile:
-        """Download a file.
-
-        Raises:
-            NotFoundError: the service does not have it, or does not release it.
-            ProviderError: the service failed.
-        """
-        ...
 
 
 @dataclass(frozen=True)

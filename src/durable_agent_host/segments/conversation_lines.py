@@ -4,7 +4,6 @@ The header is the session's document without its conversation; receipts precede 
 one line, and an import also what fills a segment. A session's document in one line is a header that has its entries.
 """
 
-import time
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from dataclasses import replace
@@ -17,7 +16,7 @@ from durable_agent_host.codec.session_blobs import json_bytes_of
 from durable_agent_host.codec.session_schema import find_schema_violations, format_violations
 from durable_agent_host.codec.strict_json import encode_strict, object_at, parse_strict
 from durable_agent_host.concurrency.thread_offload import run_in_copy_thread
-from durable_agent_host.errors import LogUnavailableError, RequestError, RequestTooLargeError, StateError
+from durable_agent_host.errors import RequestError, RequestTooLargeError, StateError
 from durable_agent_host.model.segment_refs import SegmentList, SegmentRef
 from durable_agent_host.model.session import Session, without_workflow_state
 from durable_agent_host.segments.conversation_reader import ConversationReader, OpenSegments, stored_overlay
@@ -86,7 +85,6 @@ async def import_lines(
     *,
     owner: str,
     seen: int,
-    grace_seconds: float,
 ) -> Session:
     """Read an exported session, and store the parts that do not fit into its head.
 
@@ -96,7 +94,6 @@ async def import_lines(
         namespace: 32 hexadecimal digits, used by nothing else; the session has it even if nothing is stored in it.
         owner: the session, see `durable_agent_host.segments.protocol.OWNER`.
         seen: for how many sealed receipts a session's head keeps a mark.
-        grace_seconds: how long blobs are safe that no head refers to.
 
     Returns:
         The session, whose head is to be stored last, without the turns that ran or waited when it was exported. What a
@@ -108,7 +105,7 @@ async def import_lines(
         RequestTooLargeError: a line exceeds the limit.
         LogError: the store does not answer.
     """
-    writer = _ConversationWriter(open_store, namespace, owner=owner, seen=seen, grace_seconds=grace_seconds)
+    writer = _ConversationWriter(open_store, namespace, owner=owner, seen=seen)
     header: Session | None = None
     expected_count: Any = None
     number = 0
@@ -218,12 +215,8 @@ class _ConversationWriter:
     Blobs that no head refers to are swept.
     """
 
-    def __init__(
-        self, open_store: OpenSegments, namespace: str, *, owner: str, seen: int, grace_seconds: float
-    ) -> None:
+    def __init__(self, open_store: OpenSegments, namespace: str, *, owner: str, seen: int) -> None:
         self.entry_count = 0
-        self._grace_seconds = grace_seconds
-        self._hold_renewed_at: float | None = None
         self._open_store = open_store
         self._namespace = namespace
         self._owner = owner.encode()
@@ -305,10 +298,4 @@ class _ConversationWriter:
 
     async def _hold(self) -> None:
         """Keep what is stored from being swept until a head refers to it."""
-        now = time.monotonic()
         await self._open_store().put(self._namespace, {OWNER: self._owner})
-        if self._hold_renewed_at is not None and time.monotonic() - self._hold_renewed_at >= self._grace_seconds:
-            raise LogUnavailableError(
-                f"the import paused for {self._grace_seconds:g} s, so that parts of it may be deleted: import it again"
-            )
-        self._hold_renewed_at = now

@@ -53,13 +53,13 @@ class Page:
     problems: Sequence[RepairChange] = ()
 
 
-async def read_page(record: ConversationReader, *, before: int | None, limit: int, max_bytes: int = PAGE_BYTES) -> Page:
+async def read_page(record: ConversationReader, *, before: int | None, limit: int) -> Page:
     """Read a page of a conversation, with as few blobs as possible.
 
     Raises:
         LogError: the store does not answer.
     """
-    page = _PageBuilder(record, record.session.message_count if before is None else before, limit, max_bytes)
+    page = _PageBuilder(record, record.session.message_count if before is None else before, limit, PAGE_BYTES)
     if record.head().first < page.end or before is None:
         await page.add_chunk(record.head())
     async for first, ref in record.leaves(newest_first=True, before=page.end, skips_lost=True):

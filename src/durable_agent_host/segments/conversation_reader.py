@@ -104,12 +104,10 @@ class ConversationReader:
         """Return the newest part of the conversation, which the entity holds."""
         return Chunk(None, self.session.sealed.entries, self.session.entries)
 
-    async def newest_first(self, *, before: int | None = None) -> AsyncIterator[Chunk]:
+    async def newest_first(self) -> AsyncIterator[Chunk]:
         """Read the conversation from its end: the head, then one segment after the other."""
-        head = self.head()
-        if before is None or head.first < before:
-            yield head
-        async for first, ref in self.leaves(newest_first=True, before=before):
+        yield self.head()
+        async for first, ref in self.leaves(newest_first=True):
             yield await self.segment(first, ref)
 
     async def oldest_first(self, *, is_needed: IsNeeded | None = None) -> AsyncIterator[Chunk]:
@@ -175,10 +173,6 @@ class ConversationReader:
         (segment,) = await self._segments([ref])
         return Chunk(ref.name, first, segment.entries, segment.receipts)
 
-    async def load_chunk(self, chunk: Chunk) -> tuple[Mapping[str, Any], ...]:
-        """Return the entries of a chunk with their large contents."""
-        return await self.attached(chunk.entries)
-
     async def attached(self, entries: Iterable[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:
         """Return entries with their large contents; entries without are the same objects.
 
@@ -197,7 +191,7 @@ class ConversationReader:
         entry_groups: list[tuple[Mapping[str, Any], ...]] = []
         for chunk in await self.chunks():
             await asyncio.sleep(0)
-            entry_groups.append(await self.load_chunk(chunk))
+            entry_groups.append(await self.attached(chunk.entries))
         return tuple(entry for entries in entry_groups for entry in entries)
 
     async def agent_session(self) -> Mapping[str, Any] | None:

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, cast
 from durable_agent_host.codec.entity_state import decode_session
 from durable_agent_host.codec.extension_data import extension_of
 from durable_agent_host.codec.offloaded_text import with_placeholders
-from durable_agent_host.codec.session_schema import find_schema_violations, format_violations, shift_list_index, unit_of
+from durable_agent_host.codec.session_schema import find_schema_violations, format_violations, unit_of
 from durable_agent_host.codec.strict_json import Path, object_at, value_at
 from durable_agent_host.errors import CorruptStateError
 from durable_agent_host.model.provider_item import LOST_RESULT
@@ -106,10 +106,11 @@ def readable_entries_of(entries: Sequence[Any], *, first: int = 0) -> tuple[dict
     while violations := find_schema_violations(_document_of(short_entries.values())):
         positions = [*short_entries]
         for violation in violations:
-            index = cast("int", violation.path[len(_HISTORY)])
-            path = shift_list_index(violation.path, positions[index] - index)
-            changes.append(RepairChange(violation._replace(path=path).location, f"it {violation.problem}", LEFT_OUT))
-            short_entries.pop(positions[index], None)
+            _, _, index, *path = violation.path
+            position = positions[cast("int", index)]
+            location = violation._replace(path=(*_HISTORY, position, *path)).location
+            changes.append(RepairChange(location, f"it {violation.problem}", LEFT_OUT))
+            short_entries.pop(position, None)
     return {position: entries[position - first] for position in short_entries}, changes
 
 

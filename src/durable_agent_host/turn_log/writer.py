@@ -26,7 +26,6 @@ class TurnLogWriter:
         log_id: the log.
         attempt: as returned by ``log.open``.
         interval_seconds: between the starts of two writes.
-        batch_bytes: a batch of this size, roughly, is written before the interval is over.
         waiting_bytes: `put` waits while more than this is not durable.
         clock: returns the seconds since 1970.
     """
@@ -38,7 +37,6 @@ class TurnLogWriter:
         attempt: int,
         *,
         interval_seconds: float = INTERVAL_SECONDS,
-        batch_bytes: int = BATCH_BYTES,
         waiting_bytes: int = WAITING_BYTES,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -46,7 +44,6 @@ class TurnLogWriter:
         self._log_id = log_id
         self._attempt = attempt
         self._interval_seconds = interval_seconds
-        self._batch_bytes = batch_bytes
         self._waiting_bytes = waiting_bytes
         self._clock = clock
         self._pending_entries: list[tuple[LogEntry, asyncio.Future[int] | None]] = []
@@ -143,7 +140,7 @@ class TurnLogWriter:
         if self._is_writing or not self._pending_entries:
             return
         due_at = self._written_at + self._interval_seconds
-        if self._is_urgent or self._bytes >= self._batch_bytes or due_at <= self._loop.time():
+        if self._is_urgent or self._bytes >= BATCH_BYTES or due_at <= self._loop.time():
             self._begin()
         elif self._timer is None:
             self._timer = self._loop.call_at(due_at, self._on_time)
@@ -176,7 +173,7 @@ class TurnLogWriter:
                 await self._write(batch)
                 self._bytes = 0 if self._error else self._bytes - size_bytes
                 self._write_event.set()
-                if not self._is_urgent and self._bytes < self._batch_bytes:
+                if not self._is_urgent and self._bytes < BATCH_BYTES:
                     break
         finally:
             self._is_writing = False

@@ -5,6 +5,7 @@ import json
 import logging
 import subprocess
 import sys
+import threading
 from base64 import b64decode
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
 from dataclasses import replace
@@ -20,13 +21,16 @@ from agent_framework import (
     ChatResponseUpdate,
     Content,
     FunctionTool,
+    Message,
     ResponseStream,
     tool,
 )
 from agent_framework_openai import OpenAIChatClient
 
+from durable_agent_host.agent import run_messages
 from durable_agent_host.agent.agent_runner import INBOX_NOTIFIER, AgentRunner
 from durable_agent_host.agent.observer import Moment, ObservedTurn, TurnObserver
+from durable_agent_host.conversation_json import Conversation, encode
 from durable_agent_host.features.budgets.feature import BudgetsOfAgent
 from durable_agent_host.features.pending_calls.feature import PendingKinds
 from durable_agent_host.model.budget import NO_BUDGETS, Budgets
@@ -35,6 +39,7 @@ from durable_agent_host.model.log_entry import Inbox
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnRequest
 from durable_agent_host.providers.registry import provider_for
+from durable_agent_host.segments.conversation_lines import import_lines
 from durable_agent_host.segments.sqlite_store import SqliteBlobStore
 from durable_agent_host.segments.turn_data_storage import NULL_TURN_DATA_STORAGE, TurnDataStorage, session_owner
 from durable_agent_host.segments.uploads import Uploads
@@ -153,6 +158,75 @@ def test_a_turn_that_is_cancelled_while_its_file_is_loaded_keeps_the_session(
         assert outcome.agent_session["state"]["colour"] == "red"
         assert [entry["$type"] for entry in outcome.entries] == ["request", "response"]
         assert model.requests() == []
+
+    scenario(tmp_path, play)
+
+
+def test_long_conversations_share_the_memory_of_a_process(
+    tmp_path: Path, model: PracticeModel, monkeypatch: pytest.MonkeyPatch
+):
+    """A long one waits for the end of another when they would be too much together; a short one goes on."""
+    started, go_on, second_asks = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    taken_counts: list[int] = []
+
+    class Shared(run_messages.SharedContents):
+        async def acquire(self, count: int) -> None:
+            if taken_counts:
+                second_asks.set()
+            await super().acquire(count)
+            taken_counts.append(count)
+
+    monkeypatch.setattr(run_messages, "_SHARED_CONTENTS", Shared(4_000))
+
+    @tool
+    async def wait() -> str:
+        """Wait."""
+        started.set()
+        await go_on.wait()
+        return "done"
+
+    async def body() -> AsyncGenerator[bytes]:
+        yield json.dumps(encode(Conversation([Message("user", ["short"] * 3_000)]))).encode()
+
+    async def play(log: SqliteTurnLog) -> None:
+        model.plan({"calls": [{"name": "wait", "arguments": {}}]}, *[{"text": "Done."}] * 3)
+        store = SqliteBlobStore(tmp_path / "blobs.db")
+        agent_runner = runner(model, log, wait, storage=TurnDataStorage(lambda: store, seen=9, grace_seconds=60))
+        session = await import_lines(body(), lambda: store, "a" * 32, owner="owner", seen=9)
+        first = asyncio.create_task(agent_runner.run(session, REQUEST))
+        await started.wait()
+        second = asyncio.create_task(agent_runner.run(session, replace(REQUEST, turn_id="second")))
+        assert (await agent_runner.run(Session(), replace(REQUEST, turn_id="short"))).status == "completed"
+        await second_asks.wait()
+        await asyncio.sleep(0)
+        assert len(taken_counts) == 1
+        go_on.set()
+        assert [(await turn).status for turn in (first, second)] == ["completed"] * 2
+        assert (await agent_runner.run(session, replace(REQUEST, turn_id="third"))).status == "completed"
+        await store.close()
+
+    scenario(tmp_path, play)
+
+
+def test_a_slow_function_that_builds_the_agent_holds_up_no_other_turn(tmp_path: Path, model: PracticeModel):
+    """It waits for the end of another turn, which takes place."""
+    is_building, has_ended = threading.Event(), threading.Event()
+
+    async def play(log: SqliteTurnLog) -> None:
+        model.plan({"text": "Done."}, {"text": "Done."})
+        plain_runner = runner(model, log)
+        agent = plain_runner.agent
+
+        def build() -> Any:
+            is_building.set()
+            return agent if has_ended.wait(10) else None
+
+        slow_runner = AgentRunner("Agent", agent, provider_for, features=[], new_agent=build)
+        slow_turn = asyncio.create_task(slow_runner.run(Session(), replace(REQUEST, turn_id="slow")))
+        await asyncio.to_thread(is_building.wait)
+        assert (await plain_runner.run(Session(), REQUEST)).status == "completed"
+        has_ended.set()
+        assert (await slow_turn).status == "completed"
 
     scenario(tmp_path, play)
 

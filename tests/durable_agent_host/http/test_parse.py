@@ -1,11 +1,15 @@
 """Requests to values, and the rules that they break."""
 
+import asyncio
 import json
+from collections.abc import AsyncIterator
 
 import pytest
 
-from durable_agent_host.errors import RequestError
-from durable_agent_host.http.parse import parse_run
+from durable_agent_host.errors import BodyStalledError, RequestError
+from durable_agent_host.http import arriving_bodies
+from durable_agent_host.http.parse import BodyLimit, parse_run, read_body
+from durable_agent_host.http.problem_details import problem_of_error
 
 JSON = {"content-type": "application/json"}
 
@@ -36,6 +40,30 @@ def test_content_type_and_accept_choose_the_form_of_the_answer(content_type: str
     body = b"hi" if content_type == "text/plain" else b'{"message": "hi"}'
     call = parse(body, {"content-type": content_type, "accept": accept})
     assert (call.message.text, call.wants_json) == ("hi", wants_json)
+
+
+async def test_a_body_that_stops_arriving_is_given_up(monkeypatch: pytest.MonkeyPatch):
+    """What has arrived is read; a client that sends nothing more gets a 408, and its body counts no longer."""
+    monkeypatch.setattr(arriving_bodies, "STALL_SECONDS", 0)
+
+    async def body(size: int, *, is_complete: bool) -> AsyncIterator[bytes]:
+        yield b"x" * size
+        if not is_complete:
+            await asyncio.Event().wait()
+        yield b"y"
+
+    bodies = arriving_bodies.ArrivingBodies(200_000)
+
+    async def read(size: int, *, is_complete: bool) -> bytes:
+        with bodies.count_body() as count:
+            fragments = arriving_bodies.end_stalled(body(size, is_complete=is_complete))
+            return await read_body({}, fragments, BodyLimit(200_000), count)
+
+    assert len(await read(100_000, is_complete=True)) == 100_001
+    for size in (1, 150_000, 150_000):
+        with pytest.raises(BodyStalledError, match="stopped arriving") as caught:
+            await read(size, is_complete=False)
+        assert problem_of_error(caught.value).status_code == 408
 
 
 @pytest.mark.parametrize("content_type", ["", "application/x-www-form-urlencoded", "application/octet-stream"])

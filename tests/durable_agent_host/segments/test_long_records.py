@@ -60,7 +60,7 @@ async def import_document(store: SqliteBlobStore, raw: bytes, namespace: str) ->
         for offset in range(0, len(raw), 100_000):
             yield raw[offset : offset + 100_000]
 
-    return await import_lines(body(), lambda: store, namespace, owner="@a@s", seen=200, grace_seconds=3600)
+    return await import_lines(body(), lambda: store, namespace, owner="@a@s", seen=200)
 
 
 def record_of(store: SqliteBlobStore, session: Session) -> ConversationReader:

@@ -73,7 +73,7 @@ async def backwards(record: ConversationReader) -> list:
     found: list = []
     async for chunk in record.newest_first():
         assert chunk.first == record.session.message_count - len(found) - len(chunk.entries)
-        found = [*await record.load_chunk(chunk), *found]
+        found = [*await record.attached(chunk.entries), *found]
     return found
 
 

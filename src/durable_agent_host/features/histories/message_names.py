@@ -102,7 +102,7 @@ def read_once(messages: Sequence[Message], *, except_turn: str = "") -> list[Mes
     return counted_messages
 
 
-def with_names(turn_id: str, messages: Iterable[Message], *, prefix: str = "", first: int = 1) -> list[Message]:
+def with_names(turn_id: str, messages: Iterable[Message], *, prefix: str = "") -> list[Message]:
     """Name the messages of a turn.
 
     Returns:
@@ -110,7 +110,7 @@ def with_names(turn_id: str, messages: Iterable[Message], *, prefix: str = "", f
         the same text and no id as one.
     """
     named_messages: list[Message] = []
-    for number, message in enumerate(messages, first):
+    for number, message in enumerate(messages, 1):
         name = name_of(message) or f"{turn_id}/{prefix}{number}"
         named_message = copy.copy(message)
         named_message.additional_properties = {**message.additional_properties, IDENTITY: name}

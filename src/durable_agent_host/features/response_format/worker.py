@@ -22,7 +22,7 @@ _AT_ONCE: Final = asyncio.Semaphore(2)
 _KINDS: Final = {kind.__name__: kind for kind in (InvalidAnswerError, RequestError)}
 
 
-async def validate_in_worker(text: str, response_format: Mapping[str, Any], *, seconds: float = CHECK_SECONDS) -> None:
+async def validate_in_worker(text: str, response_format: Mapping[str, Any]) -> None:
     """Check an answer against the requested format; see `validate_response`.
 
     Raises:
@@ -33,21 +33,22 @@ async def validate_in_worker(text: str, response_format: Mapping[str, Any], *, s
         validate_response(text, response_format, max_steps=STEPS_AT_ONCE)
     except TooMuchToCheckError:
         async with _AT_ONCE:
-            await _hold_apart(text, response_format, seconds)
+            await _hold_apart(text, response_format)
 
 
-async def _hold_apart(text: str, response_format: Mapping[str, Any], seconds: float) -> None:
+async def _hold_apart(text: str, response_format: Mapping[str, Any]) -> None:
     command = (sys.executable, "-c", f"from {__name__} import worker_main as run; run()")
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(*command, env=environment, stdin=pipe, stdout=pipe)
     try:
         input_data = json.dumps([text, response_format]).encode()
-        async with asyncio.timeout(seconds):
+        async with asyncio.timeout(CHECK_SECONDS):
             output_data, _ = await process.communicate(input_data)
     except TimeoutError:
         raise InvalidAnswerError(
-            f"checking the model's answer against response_format took longer than {seconds:g} s: ask for a simpler one"
+            f"checking the model's answer against response_format took longer than {CHECK_SECONDS:g} s: "
+            "ask for a simpler one"
         ) from None
     finally:
         if process.returncode is None:

@@ -1,15 +1,47 @@
-"""The limit of one process for bytes of bodies that arrive."""
+"""Limits for bodies that arrive: their bytes in one process, and the time of each."""
 
-from collections.abc import Callable, Generator
+import asyncio
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator
 from contextlib import contextmanager
 from threading import Lock
 from typing import Final
 
-from durable_agent_host.errors import BodiesTooLargeError
+from durable_agent_host.errors import BodiesTooLargeError, BodyStalledError
 
 ARRIVING_RETRY_SECONDS: Final = 5
 UNCOUNTED_BYTES: Final = 64 * 1024
 """The beginning of each body that `ArrivingBodies` does not count, so that short requests are always let in."""
+
+STALL_SECONDS: Final = 30.0
+_STALL_BYTES: Final = 16 * 1024
+
+
+async def end_stalled(body: AsyncIterator[bytes]) -> AsyncGenerator[bytes]:
+    """Yield the fragments of a body, for whose next `_STALL_BYTES` no more than `STALL_SECONDS` are waited.
+
+    Raises:
+        BodyStalledError: they have not arrived.
+    """
+    seconds = STALL_SECONDS
+    size = 0
+    while True:
+        started_at = time.monotonic()
+        try:
+            async with asyncio.timeout(seconds):
+                fragment = await anext(body)
+        except StopAsyncIteration:
+            return
+        except TimeoutError:
+            raise BodyStalledError(
+                f"the body stopped arriving: less than {_STALL_BYTES} bytes came in {STALL_SECONDS:g} s; send it again"
+            ) from None
+        seconds -= time.monotonic() - started_at
+        size += len(fragment)
+        if size >= _STALL_BYTES:
+            seconds = STALL_SECONDS
+            size = 0
+        yield fragment
 
 
 class ArrivingBodies:
