@@ -114,19 +114,24 @@ def test_a_form_carries_fields_and_files(files: AgentHost, model: PracticeModel)
     assert requests.get(pdf["file_url"]).content == data
 
 
+HEIC = b"\0\0\0\x18ftypheic"
+
+
 @pytest.mark.parametrize(
     ("media_type", "data", "reason"),
     [
-        ("image/heic", b"\0\0\0\x18ftypheic", "(image/heic, photo, 12 bytes) is image/heic: the model"),
-        ("image/svg+xml", b"<svg/>", "(image/svg+xml, photo, 6 bytes) is image/svg+xml: the model"),
+        ("image/heic", HEIC, "(image/heic, photo, 12 bytes) is image/heic: the model"),
+        ("image/jpeg", HEIC, "(image/jpeg, photo, 12 bytes) is image/heic: the model"),
+        ("image/png", b"II*\0", "(image/png, photo, 4 bytes) is image/tiff: the model"),
         ("image/png", b"<svg/>", "(image/png, photo, 6 bytes) is image/svg+xml: the model"),
         ("image/png", b"\xff\xd8\xff\xe0", "the file (image/png, photo, 4 bytes) is image/jpeg: the model"),
+        ("application/pdf", b"\xff\xd8\xff\xe0", "(application/pdf, photo, 4 bytes) is image/jpeg: the model"),
     ],
 )
-def test_an_image_that_no_service_takes_is_refused(files: AgentHost, model: PracticeModel, media_type, data, reason):
+def test_a_file_that_no_service_takes_is_refused(files: AgentHost, model: PracticeModel, media_type, data, reason):
     """It is a 400 that names the file; the model is not called."""
     calls = len(model.requests())
-    part = {"type": "image", "media_type": media_type, "data": base64.b64encode(data).decode(), "name": "photo"}
+    part = {"type": "file", "media_type": media_type, "data": base64.b64encode(data).decode(), "name": "photo"}
     response = files.run("Reader", {"message": [part]})
     assert (response.status_code, len(model.requests())) == (400, calls), response.text
     assert reason in response.json()["detail"]

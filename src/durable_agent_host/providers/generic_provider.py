@@ -1,5 +1,7 @@
 """The provider for clients without a registered one: only the framework's contents are stored."""
 
+import base64
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Final, cast
 
@@ -107,17 +109,17 @@ class GenericProvider:
         return (tool,)
 
     def check_message(self, message: Message, /) -> None:
-        """Reject images of types that no service of this kind takes, or of another type than they are called."""
+        """Reject files of another type than they are called, and images of types that no service of this kind takes."""
         for content in message.contents if self.image_types else ():
-            declared_type = str(content.media_type).replace("/jpg", "/jpeg")
-            if content.type != "data" or not declared_type.startswith("image/"):
+            declared_type = str(content.media_type).replace("/jpg", "/jpeg").replace("/heif", "/heic")
+            is_image = declared_type.startswith("image/")
+            if content.type != "data" or not (is_image or declared_type == "application/pdf"):
                 continue
-            beginning = str(content.uri).partition(";base64,")[2][:1024]
-            found_type = detect_media_type_from_base64(data_str=beginning) or declared_type
-            if found_type != declared_type or found_type not in self.image_types:
+            found_type = _detect_type(str(content.uri).partition(";base64,")[2][:1024]) or declared_type
+            if found_type != declared_type or (is_image and found_type not in self.image_types):
                 raise RequestError(
-                    f"the file ({file_text(content)}) is {found_type}: the model's service takes "
-                    f"{', '.join(sorted(self.image_types))}, under their own type"
+                    f"the file ({file_text(content)}) is {found_type}: the model's service takes files under their "
+                    f"own type, and of images {', '.join(sorted(self.image_types))}"
                 )
 
     def replay(self, messages: Sequence[Message], /, *, session_id: str) -> list[Message]:
@@ -180,6 +182,18 @@ class GenericProvider:
     def explain(self, error: BaseException, /) -> ProviderError | None:
         """Explain it with its status and message."""
         return explain_client_error(error)
+
+
+_IMAGE: Final = re.compile(rb".{4}ftyp(?:(?P<heic>he|mif1|msf1)|(?P<avif>avi))|(?P<tiff>II\*\0|MM\0\*)", re.DOTALL)
+"""How images begin that the framework does not recognize."""
+
+
+def _detect_type(beginning: str) -> str | None:
+    """Return the type of bytes in base64, except of sound, whose mark can be two bytes of anything."""
+    data = base64.b64decode(beginning)
+    image = _IMAGE.match(data)
+    found_type = f"image/{image.lastgroup}" if image else detect_media_type_from_base64(data_bytes=data)
+    return None if found_type == "audio/mpeg" else found_type
 
 
 def remove_carriers(messages: Iterable[Message]) -> list[Message]:

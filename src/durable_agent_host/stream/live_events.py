@@ -18,6 +18,7 @@ from durable_agent_host.codec.tool_result_text import result_text
 from durable_agent_host.model.conversation_file import ServiceFile, no_files
 from durable_agent_host.model.provider_item import ITEM, PART_OF, STAMP, HostedCall, ItemPart, is_carrier
 from durable_agent_host.stream.fold import ItemReader, MessageAccumulator, fold_message
+from durable_agent_host.stream.fold_content import FunctionCallAccumulator
 from durable_agent_host.stream.hosted_calls import HostedCalls, new_part
 from durable_agent_host.stream.response_messages import FILES, response_messages
 from durable_agent_host.turn.turn_events import (
@@ -331,7 +332,7 @@ class _Functions:
     """Calls of function tools; their event is emitted when the arguments are complete: when something else follows."""
 
     def __init__(self) -> None:
-        self._open: dict[str, tuple[str, Any]] = {}
+        self._open: dict[str, FunctionCallAccumulator] = {}
         self._last: str | None = None
 
     def feed(self, content: Content) -> list[LiveEvent]:
@@ -346,25 +347,23 @@ class _Functions:
         return events
 
     def flush(self) -> list[LiveEvent]:
-        events = [tool_started(call_id, name, arguments) for call_id, (name, arguments) in self._open.items()]
+        events = [_call_started(call_id, call) for call_id, call in self._open.items()]
         self._open = {}
         return events
 
     def _grow(self, content: Content) -> list[LiveEvent]:
         call_id = content.call_id or self._last or ""
         self._last = call_id
-        name, earlier_arguments = self._open.get(call_id, ("", None))
-        new_arguments = content.arguments
-        if isinstance(earlier_arguments, str) and isinstance(new_arguments, str):
-            joined_arguments = earlier_arguments + new_arguments
+        if call_id in self._open:
+            self._open[call_id].add(content)
         else:
-            joined_arguments = new_arguments or earlier_arguments
-        is_complete = content.merge_mode == "replace"
-        self._open[call_id] = (name or content.name or "", new_arguments if is_complete else joined_arguments)
-        if not is_complete:
-            return []
-        name, arguments = self._open.pop(call_id)
-        return [tool_started(call_id, name, arguments)]
+            self._open[call_id] = FunctionCallAccumulator(content)
+        return [_call_started(call_id, self._open.pop(call_id))] if content.merge_mode == "replace" else []
+
+
+def _call_started(call_id: str, accumulator: FunctionCallAccumulator) -> LiveEvent:
+    call = accumulator.content()
+    return tool_started(call_id, call.name or "", call.arguments)
 
 
 # The events of a model call that its service continues after a crash or a broken connection.

@@ -109,7 +109,7 @@ class MessagePreservingMixin(FoldedStreamMixin):
 
     def _build_openai_messages(self, message: Message) -> list[dict[str, Any]]:
         client: Any = super()
-        if message.role == "user" or message.role in {"system", "developer"}:
+        if message.role in {"user", "system", "developer"}:
             return join_parts(client._build_openai_messages(message))
         if message.role == "assistant":
             name = self._author_name(message)

@@ -39,7 +39,7 @@ class GeminiProvider(GenericProvider):
         media=re.compile(r"(image|audio|video|application|text)/.*"),
     )
     overrides = PartPreservingMixin
-    image_types = IMAGE_TYPES | {"image/heic", "image/heif"}
+    image_types = IMAGE_TYPES | {"image/heic"}
     loss_rules = LOSS_RULES
 
     def adapt(self, client: Any, /) -> Any:

@@ -136,10 +136,6 @@ def _custom_call(item: Item) -> HostedCall | None:
     return _call(item, str(item.get("name")), {"input": item.get("input")}, id_field="call_id")
 
 
-def _tool_search(item: Item) -> HostedCall | None:
-    return None if item.get("execution") == "client" else _call(item, "tool_search", None)
-
-
 def _unknown_call(item: Item) -> HostedCall:
     """Return an item of unknown type as a call: told by its type, with all that it has, or as the output of one."""
     kind = str(item["type"])
@@ -249,7 +245,7 @@ ITEM_TYPES: Final[dict[str, ItemType]] = {
     "tool_search_call": ItemType(
         complete=lambda item, contents: contents[:1] if item.get("execution") == "client" else [],
         needs_result=True,
-        hosted_call=_tool_search,
+        hosted_call=lambda item: None if item.get("execution") == "client" else _call(item, "tool_search", None),
     ),
     "tool_search_output": ItemType(),
     "compaction": ItemType(
