@@ -21,7 +21,7 @@ async function turnColumn([agent, session, turn]) {
   const path = `${sessionPath(agent, session)}/turns/${part(turn)}`;
   const [one, { steps: all }] = await Promise.all([json("GET", path), json("GET", `${path}/steps?limit=1000`)]);
   const nested = nest(all), begin = Date.parse(one.created_at), end = one.ended_at ? Date.parse(one.ended_at) : Date.now(), scale = scaleOf(nested, begin, end);
-  const calls = nested.filter((step) => step.kind === "tool_call").map((step) => el("details", { class: "block" }, el("summary", {}, el("b", {}, plain(step.name)), " ", step.outcome ? state(step.outcome) : "", " ", duration(Date.parse(step.ended_at) - Date.parse(step.began_at))), el("pre", {}, long(plainLines(pretty(step.arguments ?? "")))), el("pre", {}, long(step.result ?? ""))));
+  const calls = nested.filter((step) => step.kind === "tool_call").map((step) => el("details", { class: "block" }, el("summary", {}, el("b", {}, plain(step.name)), " ", step.outcome ? state(step.outcome) : "", " ", duration(Date.parse(step.ended_at) - Date.parse(step.began_at))), preformatted(plainLines(pretty(step.arguments ?? "")), "Arguments"), preformatted(step.result ?? "", "Result")));
   return el("div", {},
     el("h3", {}, el("a", { href: address(agent, session, turn), on: { click: close } }, `${plain(session)} · ${plain(turn.slice(0, 8))}`)),
     el("div", { class: "row" }, state(one.status), el("span", {}, [one.model, `${duration(scale.work)} of work`, one.usage ? tokens(one.usage) : null, costs(one.spent?.cost), number(nested.filter((step) => ["model_call", "inner_call"].includes(step.kind)).length, "model call")].filter(Boolean).join(" · "))),

@@ -32,7 +32,7 @@ const pages = (value) =>
 // What providers' own tools have done, in the framework's neutral words.
 function neutralView(one) {
   const type = one.type ?? "content";
-  if (type === "text") return el("pre", {}, long(one.text ?? ""));
+  if (type === "text") return preformatted(one.text ?? "");
   if (type === "uri") return el("div", {}, link(one.name ?? one.uri ?? "", one.uri));
   if (type === "data") return picture(one.uri, one.media_type, one.name);
   if (type === "hosted_file") return fileView(one.file_id, one.name);
@@ -44,21 +44,21 @@ function neutralView(one) {
     return block(`${words(type)} ${one.tool_name ?? one.name ?? ""}`, shown, one.status);
   }
   if (type.endsWith("_result")) {
-    const parts = outputs.map((output) => (typeof output === "object" && output !== null ? outputView(output) : el("pre", {}, String(output))));
+    const parts = outputs.map((output) => (typeof output === "object" && output !== null ? outputView(output) : preformatted(String(output))));
     const value = one.output ?? one.result?.action?.sources ?? one.result ?? one.additional_properties?.error;
-    const text = value == null || outputs.length ? [] : [pages(value) ?? el("pre", {}, long(pretty(value)))];
+    const text = value == null || outputs.length ? [] : [pages(value) ?? preformatted(pretty(value))];
     return el("details", { class: "block", open: true }, el("summary", {}, words(type)), el("div", { class: "inner" }, parts.length + text.length ? [parts, text] : el("span", { class: "muted" }, "no output was kept")));
   }
   return block(words(type), pretty(one));
 }
 
 function outputView(output) {
-  if (output.stdout || output.stderr || output.exit_code) return el("pre", {}, [output.stdout, output.stderr, output.exit_code ? `exit code ${output.exit_code}` : ""].filter(Boolean).join("\n"));
+  if (output.stdout || output.stderr || output.exit_code) return preformatted([output.stdout, output.stderr, output.exit_code ? `exit code ${output.exit_code}` : ""].filter(Boolean).join("\n"));
   return neutralView(output);
 }
 
 function block(caption, text, status) {
-  return el("details", { class: "block", open: text.length < 4000 }, el("summary", {}, plain(caption), " ", status ? state(status) : ""), el("pre", {}, long(text)));
+  return el("details", { class: "block", open: text.length < 4000 }, el("summary", {}, plain(caption), " ", status ? state(status) : ""), preformatted(text));
 }
 
 function picture(uri, type, name) {
@@ -87,8 +87,8 @@ const resultOf = (id, messages) => messages.flatMap((one) => one.contents ?? [])
 const hasCall = (id, messages) => messages.some((one) => (one.contents ?? []).some((content) => content.$type === "functionCall" && content.callId === id));
 
 function toolView(name, id, given, result) {
-  const shown = [el("summary", {}, el("b", {}, plain(name ?? "tool")), " ", el("span", {}, plain(id))), el("pre", { "aria-label": "Arguments" }, long(plainLines(pretty(given ?? ""))))];
-  if (result) shown.push(el("pre", { "aria-label": "Result" }, long(pretty(result.result ?? own(result).items ?? ""))));
+  const shown = [el("summary", {}, el("b", {}, plain(name ?? "tool")), " ", el("span", {}, plain(id))), preformatted(plainLines(pretty(given ?? "")), "Arguments")];
+  if (result) shown.push(preformatted(pretty(result.result ?? own(result).items ?? ""), "Result"));
   return el("details", { class: "block", open: true }, shown);
 }
 

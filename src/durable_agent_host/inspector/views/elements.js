@@ -41,6 +41,9 @@ function long(text) {
   return [text.slice(0, LONG), rest];
 }
 
+// A text that can be scrolled has to be reached by keys.
+const preformatted = (text, label = null) => el("pre", { "aria-label": label, tabindex: text.length > 400 || text.split("\n").length > 15 ? "0" : null }, long(text));
+
 function link(text, address) {
   let url = null;
   try { url = new URL(address); } catch { /* a name, and no address */ }

@@ -121,7 +121,7 @@ class Live {
   tool(call_id, name, given, id) {
     return this.fragment(id, "tool", call_id, () => {
       const into = el("pre", {}), done = el("span", {});
-      const shown = given === null || given === undefined ? null : el("pre", { "aria-label": "Arguments" }, long(plainLines(pretty(given))));
+      const shown = given === null || given === undefined ? null : preformatted(plainLines(pretty(given)), "Arguments");
       return { at: id, into, done, node: el("details", { class: "block", open: true }, el("summary", {}, el("b", {}, plain(name)), " ", done), shown, into) };
     });
   }
@@ -134,9 +134,9 @@ class Live {
   tool_completed(data, id) {
     const fragment = this.tool(data.call_id, "tool", null, id);
     show(fragment.done, state(data.outcome));
-    if (data.arguments) fragment.node.append(el("pre", { "aria-label": "Arguments" }, long(plainLines(pretty(data.arguments)))));
+    if (data.arguments) fragment.node.append(preformatted(plainLines(pretty(data.arguments)), "Arguments"));
     fragment.node.append(...(data.files ?? []).map(madeFile));
-    if (data.result) fragment.node.append(el("pre", { "aria-label": "Result" }, data.result));
+    if (data.result) fragment.node.append(preformatted(pretty(data.result), "Result"));
   }
 
   call_pending(call) {
@@ -150,7 +150,8 @@ class Live {
     if (!this.questions.children.length) this.tell("running");
   }
 
-  turn_waiting() {
+  turn_waiting({ pending_calls: pending }) {
+    this.ask(pending);
     this.tell("waiting");
     setTimeout(guarded(findSessions), 600);
     setTimeout(guarded(readInbox), 600);
