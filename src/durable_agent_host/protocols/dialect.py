@@ -6,14 +6,17 @@ and errors are theirs. A refusal is an `AgentClientError`, which a handler lets 
 the route has answered, and `Route.show_problem` gives that the dialect's form.
 """
 
+import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
 
-from durable_agent_host.agent_client import AgentClient, TurnEvent
+from durable_agent_host.agent_client import AgentClient
 from durable_agent_host.durable.turn_client import TurnClient
+from durable_agent_host.http.event_stream import HEARTBEAT_SECONDS
 from durable_agent_host.http.request_handling import HandlerContext, RouteRequest
 from durable_agent_host.http.route_transport import client_of_routes
+from durable_agent_host.http.sse import HEARTBEAT
 from durable_agent_host.model.access import Action, CallerAccess, RequestContext
 
 
@@ -37,7 +40,7 @@ def agent_client(host: HandlerContext, call: RouteRequest, client: TurnClient, f
     return client_of_routes(host, client.in_context, context_for, base_url=base_url, patience_seconds=0.0)
 
 
-async def first_event(events: AsyncGenerator[TurnEvent]) -> AsyncGenerator[TurnEvent]:
+async def first_event[Event](events: AsyncGenerator[Event]) -> AsyncGenerator[Event]:
     """Wait for the first event, so that a refusal is the status of the answer; return all events with it.
 
     Raises:
@@ -45,7 +48,7 @@ async def first_event(events: AsyncGenerator[TurnEvent]) -> AsyncGenerator[TurnE
     """
     first = await anext(events, None)
 
-    async def all_events() -> AsyncGenerator[TurnEvent]:
+    async def all_events() -> AsyncGenerator[Event]:
         async with aclosing(events):
             if first is not None:
                 yield first
@@ -53,3 +56,22 @@ async def first_event(events: AsyncGenerator[TurnEvent]) -> AsyncGenerator[TurnE
                 yield event
 
     return all_events()
+
+
+async def with_heartbeats(lines: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
+    """Add heartbeats to a stream that is silent."""
+    async with aclosing(lines):
+        line = asyncio.ensure_future(anext(lines, None))
+        try:
+            while True:
+                await asyncio.wait({line}, timeout=HEARTBEAT_SECONDS)
+                if not line.done():
+                    yield HEARTBEAT
+                    continue
+                if (data := line.result()) is None:
+                    return
+                yield data
+                line = asyncio.ensure_future(anext(lines, None))
+        finally:
+            line.cancel()
+            await asyncio.gather(line, return_exceptions=True)

@@ -10,7 +10,7 @@ from durable_agent_host.errors import RegistrationError, RequestError
 AllowedOptions = Mapping[str, bool | Sequence[Any]]
 """Name of an option → True for any value, or the allowed values."""
 
-_RESERVED: Final = frozenset({"response_format", "tools", "tool_choice", "conversation_id", "instructions"})
+_RESERVED: Final = frozenset({"response_format", "tools", "tool_choice", "conversation_id"})
 """Options that a request sets in other ways, or that only the app may set."""
 
 _MAX_BYTES: Final = 4096

@@ -1,0 +1,353 @@
+"""Clients of OpenAI's Responses API, unmodified: they run tools, reply to calls, come back, fork, cancel."""
+
+import json
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import agents
+import openai
+import openresponses_types.types as open_responses
+import pytest
+import requests
+from openai.types.responses import Response, ResponseStreamEvent
+from pydantic import TypeAdapter
+
+from tests.kit import AgentHost, Lives, PracticeModel, running_host
+from tests.kit_services import SERVICES
+
+APP = Path(__file__).parent / "apps" / "responses"
+LOCATE: Any = {
+    "type": "function",
+    "name": "locate",
+    "description": "Where the user is.",
+    "parameters": {"type": "object", "properties": {}},
+    "strict": False,
+}
+WEATHER = {"calls": [{"name": "weather", "arguments": {"city": "Bonn"}}]}
+PAY = {"calls": [{"name": "pay", "arguments": {"amount": 3}}]}
+MESSAGE_EVENTS = [
+    *("output_item.added", "content_part.added", "output_text.delta"),
+    *("output_text.done", "content_part.done", "output_item.done"),
+]
+
+
+@pytest.fixture(scope="module")
+def _site(practice_model: PracticeModel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentHost]:
+    folder = tmp_path_factory.mktemp("responses")
+    with running_host(folder / "data", practice_model, app=APP, DURABLE_AGENT_HOST_WAIT_SECONDS="20") as host:
+        yield host
+
+
+@pytest.fixture
+def site(_site: AgentHost, model: PracticeModel) -> AgentHost:
+    """A host of agents for the clients."""
+    return _site
+
+
+def connect(host: AgentHost, **options: Any) -> openai.OpenAI:
+    """Make a client that repeats nothing."""
+    return openai.OpenAI(base_url=f"{host.url}/api/openai/v1", api_key="none", **{"max_retries": 0, **options})
+
+
+@pytest.fixture
+def client(site: AgentHost) -> openai.OpenAI:
+    """A client that repeats nothing."""
+    return connect(site)
+
+
+def names(events: Sequence[Any]) -> list[str]:
+    """Give the types of events, adjacent fragments once."""
+    types = [event.type.removeprefix("response.") for event in events]
+    return [
+        name
+        for name, previous in zip(types, [None, *types], strict=False)
+        if name != previous or not name.endswith("delta")
+    ]
+
+
+def dumps(events: Sequence[Any]) -> list[dict[str, Any]]:
+    """Give events as they came, without what a client adds."""
+    return [event.to_dict() for event in events]
+
+
+def raw_events(host: AgentHost, body: dict[str, Any]) -> list[dict[str, Any]]:
+    """Post a streamed request without a client."""
+    answer = requests.post(f"{host.url}/api/openai/v1/responses", json={"stream": True, **body})
+    assert answer.ok, answer.text
+    assert "\nid:" not in answer.text
+    return [json.loads(line[6:]) for line in answer.text.splitlines() if line.startswith("data: ")]
+
+
+def check_open_responses(events: Sequence[dict[str, Any]]) -> None:
+    """Hold events and the final response against the schema of OpenResponses."""
+    models = [model for name, model in vars(open_responses).items() if name.endswith("StreamingEvent")]
+    by_type = {next(iter(model.model_fields["type"].annotation)).value: model for model in models}
+    for event in events:
+        by_type[event["type"]].model_validate(event)
+    open_responses.ResponseResource.model_validate(events[-1]["response"])
+
+
+def test_a_response_is_created_streamed_and_read_again(client: openai.OpenAI, site: AgentHost, model: PracticeModel):
+    """Its events have the official order; both schemas accept them; each can be read again from any of them on."""
+    model.plan({"items": [{"reasoning": "Let me think."}, {"text": "Hello there."}]}, times=3)
+    response = client.responses.create(model="Talker", input="hi")
+    assert (response.status, response.output_text, response.model) == ("completed", "Hello there.", "Talker")
+    assert response.usage is not None
+    assert response.usage.output_tokens > 0
+    with client.responses.stream(model="Talker", input="hi") as stream:
+        events = list(stream)
+        final = stream.get_final_response()
+    assert final.output_text == "Hello there."
+    reasoning = ("reasoning_summary_part.added", "reasoning_summary_text.delta", "reasoning_summary_text.done")
+    assert names(events) == [
+        *("created", "in_progress", "output_item.added", *reasoning, "reasoning_summary_part.done", "output_item.done"),
+        *MESSAGE_EVENTS,
+        "completed",
+    ]
+    posted = raw_events(site, {"model": "Talker", "input": [{"role": "user", "content": "hi"}]})
+    check_open_responses(posted)
+    for event in posted:
+        TypeAdapter[Any](ResponseStreamEvent).validate_python(event, strict=False)
+    assert [event["sequence_number"] for event in posted] == list(range(len(posted)))
+    response_id = posted[-1]["response"]["id"]
+    for number in range(-1, len(posted)):
+        later = client.responses.retrieve(response_id, stream=True, starting_after=number)
+        assert dumps([*later]) == posted[number + 1 :]
+    assert client.responses.retrieve(response_id).to_dict() == posted[-1]["response"]
+    assert [item.to_dict()["content"][0]["text"] for item in client.responses.input_items.list(response_id)] == ["hi"]
+    assert [found.id for found in client.models.list()] == ["Talker", "Helper", "Open"]
+
+
+def test_the_agents_tools_are_mcp_calls(client: openai.OpenAI, site: AgentHost, model: PracticeModel):
+    """Their calls come with arguments and output, which no client takes for its own."""
+    model.plan(WEATHER, {"text": "Sunny."})
+    events = [*client.responses.create(model="Helper", input="weather?", stream=True)]
+    assert names(events) == [
+        *("created", "in_progress", "output_item.added", "mcp_call.in_progress", "mcp_call_arguments.delta"),
+        *("mcp_call_arguments.done", "mcp_call.completed", "output_item.done", *MESSAGE_EVENTS, "completed"),
+    ]
+    call = events[-1].response.output[0]
+    assert (call.type, call.server_label, call.name, call.status) == ("mcp_call", "Helper", "weather", "completed")
+    assert (call.output, json.loads(call.arguments)) == ("sunny in Bonn", {"city": "Bonn"})
+
+
+@pytest.mark.parametrize("way", ["previous_response_id", "conversation", "replay", "background"])
+def test_the_clients_tool_ends_a_response_and_its_output_begins_the_next(
+    client: openai.OpenAI, site: AgentHost, model: PracticeModel, way: str
+):
+    """The output comes by the response's id, in its conversation, or after the replayed history; twice is once."""
+    model.plan(
+        {"items": [{"text": "Let me see."}, {"calls": [{"name": "locate", "arguments": {}}]}]}, {"text": "Bonn."}
+    )
+    created = raw_events(site, {"model": "Talker", "input": "where am I?", "tools": [LOCATE]})
+    check_open_responses(created)
+    response = Response.model_validate(created[-1]["response"])
+    message, call = response.output
+    assert (response.status, message.type, call.type, call.name) == ("completed", "message", "function_call", "locate")
+    output: Any = {"type": "function_call_output", "call_id": call.call_id, "output": "Bonn"}
+    body: dict[str, Any] = {"model": "Talker", "tools": [LOCATE], "input": [output]}
+    if way == "replay":
+        body["input"] = [{"role": "user", "content": "where am I?"}, *map(to_input, response.output), output]
+    elif way == "conversation":
+        body["conversation"] = response.conversation.id
+    else:
+        body["previous_response_id"] = response.id
+    with pytest.raises(openai.BadRequestError, match="no tool output found for 'locate'"):
+        client.responses.create(model="Talker", previous_response_id=response.id, input="well?")
+    first = client.responses.create(**body, background=way == "background")
+    second = client.responses.create(**body)
+    assert second.output_text == "Bonn."
+    assert (first.id, second.previous_response_id) == (second.id, response.id)
+    (item,) = client.responses.input_items.list(second.id)
+    assert (item.type, item.call_id, item.output) == ("function_call_output", call.call_id, "Bonn")
+    assert len(model.requests()) == 2
+
+
+def to_input(item: Any) -> dict[str, Any]:
+    """Write an item of an output as input, as clients do."""
+    return item.to_dict(exclude_none=True)
+
+
+def test_an_approval_is_requested_and_the_call_runs_in_the_next_response(client: openai.OpenAI, model: PracticeModel):
+    """The call is that of the request; the whole conversation can be listed and deleted."""
+    model.plan(PAY, {"text": "Paid."})
+    response = client.responses.create(model="Helper", input="pay")
+    (request,) = response.output
+    assert (request.type, request.name, request.server_label) == ("mcp_approval_request", "pay", "Helper")
+    reply: Any = {"type": "mcp_approval_response", "approval_request_id": request.id, "approve": True}
+    final = client.responses.create(model="Helper", previous_response_id=response.id, input=[reply])
+    call, message = final.output
+    assert (call.type, call.output, call.approval_request_id) == ("mcp_call", "paid 3", request.id)
+    assert (message.type, final.output_text) == ("message", "Paid.")
+    assert response.conversation is not None
+    items = client.conversations.items.list(response.conversation.id, order="asc").data
+    types = ["message", "mcp_approval_request", "mcp_approval_response", "mcp_call", "message"]
+    assert [item.type for item in items] == types
+    assert client.conversations.retrieve(response.conversation.id).id == response.conversation.id
+    assert client.conversations.delete(response.conversation.id).deleted
+    with pytest.raises(openai.NotFoundError):
+        client.responses.retrieve(final.id)
+
+
+def test_an_earlier_response_forks_and_the_last_one_continues(client: openai.OpenAI, model: PracticeModel):
+    """A conversation goes on by either id; a key makes a repeated fork the same, and a repeated request one turn."""
+    model.plan(*({"text": f"Answer {number}."} for number in range(6)))
+    conversation = client.conversations.create(extra_body={"model": "Talker"})
+    first = client.responses.create(model="Talker", input="one", conversation=conversation.id)
+    second = client.responses.create(model="Talker", input="two", previous_response_id=first.id)
+    assert first.conversation is not None
+    assert second.conversation == first.conversation
+    key = {"Idempotency-Key": "a"}
+    forks = [
+        client.responses.create(model="Talker", input="2", previous_response_id=first.id, extra_headers=key)
+        for _ in range(2)
+    ]
+    assert forks[0].id == forks[1].id
+    assert forks[0].conversation != first.conversation
+    texts = json.dumps(model.requests()[-1]["body"]["input"]).split('"')
+    assert [text for text in texts if text in {"one", "two", "2"}] == ["one", "2"]
+    headers = {"x-stainless-retry-count": "1"}
+    again = client.responses.create(model="Talker", input="two", previous_response_id=first.id, extra_headers=headers)
+    assert again.id == second.id
+    with pytest.raises(openai.ConflictError, match="delete conv_"):
+        client.responses.delete(second.id)
+
+
+def test_what_a_client_sends_is_honoured_or_refused(client: openai.OpenAI, model: PracticeModel):
+    """An app allows options by name; everything else is a 400 that names it, and that no client repeats."""
+    model.plan({"text": '{"town": "Ghent"}'})
+    schema = {"type": "object", "properties": {"town": {"type": "string"}}, "required": ["town"]}
+    response = client.responses.create(
+        model="Open",
+        input=[{"role": "developer", "content": "Be brief."}, {"role": "user", "content": "where?"}],
+        instructions="Be kind.",
+        temperature=0.25,
+        metadata={"a": "b"},
+        text={"format": {"type": "json_schema", "name": "town", "schema": schema, "strict": False}},
+    )
+    body = model.requests()[-1]["body"]
+    assert "Be brief.\n\nBe kind." in json.dumps(body, ensure_ascii=False).replace("\\n", "\n")
+    assert (body["temperature"], body["text"]["format"]["type"]) == (0.25, "json_schema")
+    assert (response.temperature, response.metadata, response.text.format.type) == (0.25, {"a": "b"}, "json_schema")
+    refused: list[tuple[int, str, dict[str, Any]]] = [
+        (400, "temperature", {"temperature": 0.5}),
+        (400, "instructions", {"instructions": "Be brief."}),
+        (400, "store", {"store": False}),
+        (400, "tool_choice", {"tool_choice": "required"}),
+        (400, "web_search", {"tools": [{"type": "web_search"}]}),
+        (400, "nothing new", {"input": []}),
+        (400, "of no conversation", {"input": [{"role": "assistant", "content": "hi"}]}),
+        (400, "no call of this host", {"input": [{"type": "function_call_output", "call_id": "c", "output": ""}]}),
+        (400, "input", {"input": 3}),
+        (404, "resp_1", {"previous_response_id": "resp_1"}),
+        (404, "conv_1", {"conversation": "conv_1"}),
+        (404, "Nobody", {"model": "Nobody"}),
+    ]
+    for status, text, fields in refused:
+        body = {"model": "Talker", "input": "hi", **fields}
+        with pytest.raises(openai.APIStatusError, match=text) as error:
+            client.post("/responses", body=body, cast_to=Response, options={"max_retries": 2})
+        assert error.value.status_code == status
+        assert error.value.response.headers["x-should-retry"] == "false"
+    assert len(model.requests()) == 1
+
+
+def test_ends_of_a_turn_are_ends_of_a_response(client: openai.OpenAI, site: AgentHost, model: PracticeModel):
+    """Cut off, refused, failed, cancelled: each has its status; a failed one is an error that is not repeated."""
+    model.plan({"text": "Half a", "incomplete": "max_output_tokens"})
+    cut = client.responses.create(model="Talker", input="hi")
+    assert (cut.status, cut.incomplete_details.reason, cut.output_text) == ("incomplete", "max_output_tokens", "Half a")
+    content = [{"type": "refusal", "refusal": "I will not."}]
+    model.plan({"item": {"type": "message", "role": "assistant", "status": "completed", "content": content}})
+    refusing = raw_events(site, {"model": "Talker", "input": "hi"})
+    check_open_responses(refusing)
+    assert refusing[-1]["response"]["output"][-1]["content"] == content
+    model.plan({"error": {"status": 400, "code": "bad", "message": "no such thing"}})
+    with pytest.raises(openai.InternalServerError, match="no such thing") as error:
+        connect(site, max_retries=2).responses.create(model="Talker", input="hi")
+    assert error.value.response.headers["x-should-retry"] == "false"
+    model.plan({"error": {"status": 400, "code": "bad", "message": "no such thing"}})
+    *_, last = client.responses.create(model="Talker", input="hi", stream=True)
+    assert (last.type, last.response.error.code) == ("response.failed", "server_error")
+    assert client.responses.retrieve(last.response.id).status == "failed"
+    model.plan({"text": "word " * 100, "delay_milliseconds": 100})
+    running = client.responses.create(model="Talker", input="hi", background=True)
+    assert running.status in {"queued", "in_progress"}
+    assert client.responses.cancel(running.id).status == "cancelled"
+    assert client.responses.cancel(running.id).status == "cancelled"
+    *_, last = client.responses.retrieve(running.id, stream=True)
+    assert (last.type, last.response.status) == ("response.incomplete", "cancelled")
+    client.responses.delete(running.id)
+
+
+@pytest.mark.parametrize("options", [{}, {"auto_previous_response_id": True}], ids=["replay", "previous"])
+async def test_openai_agents_run_their_tools_and_know_ours(site: AgentHost, model: PracticeModel, options: Any):
+    """Its own tools run there, the agent's tools here; a second run continues the session, by either way."""
+    agents.set_tracing_disabled(True)
+    sums: list[int] = []
+
+    @agents.function_tool
+    def add(a: int, b: int) -> int:
+        """Add."""
+        sums.append(a + b)
+        return a + b
+
+    async with openai.AsyncOpenAI(base_url=f"{site.url}/api/openai/v1", api_key="none", max_retries=0) as remote:
+        settings = {"name": "A", "instructions": "Be brief.", "tools": [add]}
+        agent = agents.Agent(**settings, model=agents.OpenAIResponsesModel("Open", remote))
+        model.plan({"calls": [{"name": "add", "arguments": {"a": 1, "b": 2}}]}, {"text": "3"}, {"text": "Bye."})
+        first = await agents.Runner.run(agent, "add", **options)
+        assert (sums, first.final_output) == ([3], "3")
+        second = agents.Runner.run_streamed(agent, [*first.to_input_list(), {"role": "user", "content": "bye"}])
+        assert [event async for event in second.stream_events()]
+        assert second.final_output == "Bye."
+        turns = model.requests()[-1]["body"]["input"]
+        assert [item.get("type", item.get("role")) for item in turns].count("function_call") == 1
+        helper = agents.Agent(name="B", model=agents.OpenAIResponsesModel("Helper", remote))
+        model.plan(WEATHER, {"text": "Sunny."})
+        assert (await agents.Runner.run(helper, "weather?", **options)).final_output == "Sunny."
+
+
+@pytest.mark.skipif(not shutil.which("node") or not (SERVICES / "node_modules" / "openai").exists(), reason="no client")
+def test_the_javascript_client_does_the_same(site: AgentHost, model: PracticeModel):
+    """It throws on events that it does not know; it runs tools, denies, cancels, and comes back."""
+    model.plan(WEATHER, {"text": "Sunny."})
+    model.plan({"calls": [{"name": "locate", "arguments": {}}]}, {"text": "Bonn."}, user_text="where?")
+    model.plan(PAY, {"text": "Not paid."}, user_text="pay")
+    model.plan({"text": "word " * 100, "delay_milliseconds": 100}, user_text="long")
+    command = ["node", str(SERVICES / "openai_client.mjs"), f"{site.url}/api/openai/v1"]
+    cases = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    assert cases["tool"]["types"][-1] == "response.completed"
+    assert (cases["tool"]["items"], cases["tool"]["text"]) == (["mcp_call", "message"], "Sunny.")
+    assert cases["tool"]["later"][0] == 4
+    assert cases["locate"] == {"name": "locate", "text": "Bonn."}
+    assert cases["denied"] == {"asked": "mcp_approval_request", "text": "Not paid."}
+    assert cases["cancelled"] == "cancelled"
+    assert (cases["refused"]["status"], "temperature" in cases["refused"]["message"]) == (400, True)
+
+
+def test_a_killed_host_continues_the_stream_with_the_same_numbers(lives: Callable[..., Lives], model: PracticeModel):
+    """What was sent stays sent; text that is taken back is in an item that ends incomplete, and empty in the end."""
+    life = lives(app=APP)
+    model.plan({"text": "An answer of some length. " * 20, "chunk_characters": 20, "delay_milliseconds": 20}, times=2)
+    received: list[Any] = []
+
+    def read_until_killed() -> None:
+        for event in connect(life.host).responses.create(model="Talker", input="go", stream=True):
+            received.append(event)
+            if len(received) == 8:
+                life.host.kill()
+
+    with pytest.raises(openai.APIError):
+        read_until_killed()
+    client = connect(life.crash())
+    response_id = received[0].response.id
+    later = [*client.responses.retrieve(response_id, stream=True, starting_after=received[-1].sequence_number)]
+    assert [event.sequence_number for event in (*received, *later)] == list(range(len(received) + len(later)))
+    assert dumps([*received, *later]) == dumps([*client.responses.retrieve(response_id, stream=True)])
+    final = later[-1].response
+    assert final.output_text == "An answer of some length. " * 20
+    assert [item.status for item in final.output] == ["incomplete", "completed"]
