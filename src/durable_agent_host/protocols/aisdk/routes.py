@@ -1,7 +1,143 @@
-"""The routes of the AI SDK's clients."""
+"""The routes of the AI SDK's clients: a chat's stream, and how a page comes back to it."""
 
-from typing import Final
+import json
+from collections.abc import AsyncGenerator, Collection, Mapping
+from contextlib import aclosing
+from functools import partial
+from http import HTTPStatus
+from typing import Any, Final
 
-from durable_agent_host.http.request_handling import Route
+from azurefunctions.extensions.http.fastapi import Response
+from pydantic import TypeAdapter
 
-ROUTES: Final[tuple[Route, ...]] = ()
+from durable_agent_host.agent_client import TurnEvent
+from durable_agent_host.durable.turn_client import TurnClient
+from durable_agent_host.errors import AgentClientError, RequestError
+from durable_agent_host.http.event_stream import EventStream
+from durable_agent_host.http.parse import parse_object
+from durable_agent_host.http.request_handling import HandlerContext, Route, RouteRequest
+from durable_agent_host.protocols.aisdk.events import Chunk, UIMessageStream, ending_of
+from durable_agent_host.protocols.aisdk.requests import Post
+from durable_agent_host.protocols.dialect import agent_client, first_event, with_heartbeats
+from durable_agent_host.turn.turn_wire import validate
+
+
+class _Chat:
+    """A chat of a caller: its agent, and a client that acts for the caller."""
+
+    def __init__(self, host: HandlerContext, call: RouteRequest, client: TurnClient) -> None:
+        self.agent = host.agent(call.path_part("agent"))
+        self.id = call.path_part("chat")
+        self.api = agent_client(host, call, client, "ai")
+
+    async def running_turn(self) -> str | None:
+        """Return the turn that runs or waits."""
+        try:
+            return (await self.api.session(self.agent, self.id, limit=1))["running_turn_id"]
+        except AgentClientError as error:
+            if error.status != HTTPStatus.NOT_FOUND:
+                raise
+            return None
+
+    async def stream(
+        self, turn_events: AsyncGenerator[TurnEvent], steps: int = 0, replied_ids: Collection[str] = ()
+    ) -> Response:
+        """Stream a turn until it ends or waits, without the steps that the page has."""
+        events = await first_event(turn_events)
+
+        async def parts() -> AsyncGenerator[bytes]:
+            stream = UIMessageStream()
+            try:
+                async with aclosing(events):
+                    async for event in events:
+                        if not stream.step:
+                            yield _encode({"type": "start", "messageId": event.turn_id})
+                        chunks = stream.feed(event)
+                        if stream.step > steps:
+                            yield _encode(*chunks)
+                        if event.is_last:
+                            yield _encode(*ending_of(event))
+                        elif await self._is_waiting(event, replied_ids):
+                            yield _encode({"type": "finish", "finishReason": "tool-calls"})
+                            break
+            except AgentClientError as error:
+                yield _encode({"type": "error", "errorText": str(error)})
+            yield b"data: [DONE]\n\n"
+
+        return EventStream(with_heartbeats(parts()), {"x-vercel-ai-ui-message-stream": "v1"})
+
+    async def _is_waiting(self, event: TurnEvent, replied_ids: Collection[str]) -> bool:
+        """Return whether a turn, or the one before it, waits for an answer of a page: a job elsewhere needs none."""
+        calls = event.data.get("pending_calls", ())
+        pending_ids = {call["call_id"] for call in calls if call["kind"] != "callback"}.difference(replied_ids)
+        if not pending_ids:
+            return False
+        data = (await self.api.turn(self.agent, event.session_id, event.turn_id)).data
+        return "ended_at" not in data and not pending_ids <= {answer["call_id"] for answer in data.get("answers", ())}
+
+
+def _encode(*chunks: Chunk) -> bytes:
+    return b"".join(f"data: {json.dumps(chunk)}\n\n".encode() for chunk in chunks)
+
+
+async def send(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
+    """``POST /ai/{agent}``: run a turn for the last message of a chat, or continue one that waits; streams it."""
+    fields = parse_object(call.body)
+    if "message" in fields:
+        fields["messages"] = [fields.pop("message")]
+    post = validate(TypeAdapter(Post), fields)
+    message = post.messages[-1]
+    chat = _Chat(host, call, client)
+    chat.id = post.id
+    if message.role == "user":
+        if post.message_id is not None or post.trigger != "submit-message":
+            raise RequestError(
+                "an edited or regenerated message is a fork: fork the session, and use its id as the chat's"
+            )
+        more = post.model_extra or {}
+        if more.keys() & {"agent", "session_id", "idempotency_key"}:
+            raise RequestError(
+                "leave out agent, session_id and idempotency_key: the URL, 'id' and the message say them"
+            )
+        return await chat.stream(
+            chat.api.stream(chat.agent, message.content, session_id=chat.id, idempotency_key=message.id, **more)
+        )
+    replies = message.replies((await chat.api.turn(chat.agent, chat.id, message.id)).pending_calls)
+    if replies:
+        await chat.api.answer(chat.agent, chat.id, message.id, replies)
+    return await chat.stream(
+        chat.api.follow(chat.agent, chat.id, message.id),
+        sum(part.get("type") == "step-start" for part in message.parts),
+        {reply["call_id"] for reply in replies},
+    )
+
+
+async def resume(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
+    """``GET /ai/{agent}/{chat}/stream``: the answer that is written or waits, from its beginning; 204 without one."""
+    chat = _Chat(host, call, client)
+    if turn_id := await chat.running_turn():
+        return await chat.stream(chat.api.follow(chat.agent, chat.id, turn_id))
+    return Response(status_code=HTTPStatus.NO_CONTENT)
+
+
+async def stop(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
+    """``POST /ai/{agent}/{chat}/stop``: cancel the turn that runs or waits, if any."""
+    chat = _Chat(host, call, client)
+    if turn_id := await chat.running_turn():
+        await chat.api.cancel(chat.agent, chat.id, turn_id)
+    return Response(status_code=HTTPStatus.NO_CONTENT)
+
+
+def _show_problem(problem: Mapping[str, Any], response: Response) -> Response:
+    """Answer with the text that a page shows."""
+    response.body = problem["detail"].encode()
+    response.headers.update({"content-type": "text/plain", "content-length": str(len(response.body))})
+    return response
+
+
+_route = partial(Route, replies={}, part="aisdk", show_problem=_show_problem)
+ROUTES: Final = (
+    _route("ai-send", "POST", "ai/{agent}", "turn.run", send),
+    _route("ai-resume", "GET", "ai/{agent}/{chat}/stream", "turn.follow", resume),
+    _route("ai-stop", "POST", "ai/{agent}/{chat}/stop", "turn.cancel", stop),
+)

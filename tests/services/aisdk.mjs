@@ -1,0 +1,116 @@
+// A page of the AI SDK without React: useChat is AbstractChat with React's state. Prints what each case has seen.
+import {
+  AbstractChat,
+  DefaultChatTransport,
+  lastAssistantMessageIsCompleteWithApprovalResponses as hasApprovals,
+  lastAssistantMessageIsCompleteWithToolCalls as hasResults,
+} from "ai";
+
+const api = process.argv[2];
+
+class Chat extends AbstractChat {
+  constructor({ messages = [], ...init }) {
+    const seen = { errors: [], ends: [], tools: [] };
+    super({
+      ...init,
+      transport: new DefaultChatTransport({ api, ...init.transport }),
+      onError: (error) => seen.errors.push(error.message),
+      onFinish: ({ finishReason }) => seen.ends.push(finishReason ?? null),
+      sendAutomaticallyWhen: (options) => hasResults(options) || hasApprovals(options),
+      onToolCall: ({ toolCall: { toolName, toolCallId } }) => {
+        seen.tools.push(toolName);
+        if (toolName === "locate") this.addToolOutput({ tool: toolName, toolCallId, output: { town: "Bonn" } });
+      },
+      state: {
+        status: "ready", error: undefined, messages,
+        pushMessage(message) { this.messages = [...this.messages, structuredClone(message)]; },
+        popMessage() { this.messages = this.messages.slice(0, -1); },
+        replaceMessage(index, message) { this.messages = this.messages.with(index, structuredClone(message)); },
+        snapshot: (value) => structuredClone(value),
+      },
+    });
+    this.seen = seen;
+  }
+
+  get text() { return this.lastMessage.parts.filter((part) => part.type === "text").map((part) => part.text).join("|"); }
+  get tools() { return this.lastMessage.parts.filter((part) => part.type === "dynamic-tool"); }
+
+  async until(test) {
+    while (!test(this)) await new Promise((done) => setTimeout(done, 10));
+  }
+
+  async rest() {  // an automatic answer begins after the promise of the call before it
+    await this.until(() => this.status === "error" || (this.status === "ready" && !this.tools.some((part) => part.state === "approval-responded" || (part.state === "input-available" && !part.providerExecuted))));
+  }
+
+  async decide(approved) {
+    const { approval } = this.tools.find((part) => part.state === "approval-requested");
+    await this.addToolApprovalResponse({ id: approval.id, approved, reason: approved ? undefined : "too much" });
+    await this.rest();
+  }
+}
+
+const shape = ({ role, parts }) => [role, ...parts.map((part) => part.state ? `${part.toolName ?? part.type}:${part.state}` : part.type)];
+
+const cases = {
+  async text() {
+    const chat = new Chat({ id: "text" });
+    await chat.sendMessage({ text: "first question", files: [{ type: "file", mediaType: "image/png", url: "data:image/png;base64,iVBORw0KGgo=" }] });
+    await chat.sendMessage({ text: "second question" });
+    return { text: chat.text, ends: chat.seen.ends, shapes: chat.messages.map(shape), metadata: chat.lastMessage.metadata };
+  },
+  async approved() {
+    const chat = new Chat({ id: "approved" });
+    await chat.sendMessage({ text: "pay and locate" });
+    await chat.until(() => chat.status === "ready");
+    const reloaded = new Chat({ id: "approved", messages: chat.messages.slice(0, 1) });
+    await reloaded.resumeStream();
+    const waiting = shape(reloaded.lastMessage);
+    await chat.decide(true);
+    return { waiting, shape: shape(chat.lastMessage), tools: chat.tools.map(({ input, output }) => [input, output]), count: chat.messages.length, ends: chat.seen.ends, called: chat.seen.tools, errors: chat.seen.errors };
+  },
+  async denied() {
+    const chat = new Chat({ id: "denied" });
+    await chat.sendMessage({ text: "pay too much" });
+    await chat.decide(false);
+    return { shape: shape(chat.lastMessage), text: chat.text, errors: chat.seen.errors };
+  },
+  async regenerated() {
+    const chat = new Chat({ id: "regenerated" });
+    await chat.sendMessage({ text: "colour one" });
+    await chat.regenerate();
+    return chat.seen.errors;
+  },
+  async cut() {
+    const chat = new Chat({ id: "cut" });
+    const sent = chat.sendMessage({ text: "long story" });
+    await chat.until(() => chat.messages.length === 2 && chat.text.length > 20);
+    await chat.stop();
+    await sent;
+    const begun = chat.text;
+    const reloaded = new Chat({ id: "cut", messages: chat.messages.slice(0, 1) });
+    await Promise.all([chat.resumeStream(), reloaded.resumeStream()]);
+    return { begun, text: chat.text, same: JSON.stringify(chat.lastMessage) === JSON.stringify(reloaded.lastMessage), ends: chat.seen.ends, again: (await fetch(`${api}/cut/stream`)).status };
+  },
+  async stopped() {
+    const chat = new Chat({ id: "stopped" });
+    const sent = chat.sendMessage({ text: "endless story" });
+    await chat.until(() => chat.messages.length === 2 && chat.text.length > 20);
+    const { status } = await fetch(`${api}/stopped/stop`, { method: "POST" });
+    await sent;
+    return { status, ends: chat.seen.ends, errors: chat.seen.errors, again: (await fetch(`${api}/stopped/stop`, { method: "POST" })).status };
+  },
+  async refused() {
+    const chat = new Chat({ id: "refused", transport: { body: { colour: 3 } } });
+    await chat.sendMessage({ text: "hi" });
+    const failed = new Chat({ id: "failed" });
+    await failed.sendMessage({ text: "fail now" });
+    await failed.sendMessage({ text: "fail now, please" });
+    return { errors: chat.seen.errors, failed: failed.seen.errors, text: failed.text };
+  },
+};
+
+const late = (name) => new Promise((_, fail) => setTimeout(() => fail(new Error(`${name} takes too long`)), 60_000).unref());
+const run = async ([name, test]) => [name, await Promise.race([test(), late(name)]).catch((error) => ({ failed: error.stack }))];
+console.log(JSON.stringify(Object.fromEntries(await Promise.all(Object.entries(cases).map(run)))));
+process.exit();
