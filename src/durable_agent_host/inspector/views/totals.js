@@ -16,5 +16,7 @@ async function showTotals() {
   await Promise.all([worker(), worker(), worker(), worker()]);
   const figure = (text) => el("span", { class: "figure" }, text);
   const rows = [...days].sort(([a], [b]) => (a < b ? 1 : -1)).map(([, one]) => [figure(one.day), plain(one.agent), one.turns.toLocaleString(), one.failed ? el("span", { class: "bad" }, String(one.failed)) : "0", figure(duration(one.work)), one.tokens ? one.tokens.toLocaleString() : "", one.cost ? costs(one.cost) : ""]);
-  dialog("Totals", el("p", { class: "muted" }, `Turns of the newest ${number(count, "session")} in the list. Tokens and costs are those of agents with budgets.`), table(["Day", "Agent", "Turns", "Failed", "Work", "Tokens", "Cost"], rows), closing());
+  const isFilled = (_, place) => place < 5 || rows.some((row) => row[place]), spent = [5, 6].some((place) => isFilled(null, place));
+  const words = `Turns of the newest ${number(count, "session")} in the list.${spent ? " Tokens and costs are those of agents with budgets." : ""}`;
+  dialog("Totals", el("p", { class: "muted" }, words), table(["Day", "Agent", "Turns", "Failed", "Work", "Tokens", "Cost"].filter(isFilled), rows.map((row) => row.filter(isFilled))), closing());
 }
