@@ -224,6 +224,8 @@ def test_approvals_are_redacted(lives: Lives, model: PracticeModel, folder: Path
     assert (steering_response.status_code, leaks(steering_response.content)) == (202, [])
     first_call, second_call = run_response.json()["pending_calls"]
     assert (first_call["arguments"]["card"], first_call["arguments"]["reason"]) == (MASK, MASK)
+    shown_calls = [call for call in host.get("/pending").json()["pending_calls"] if call["session_id"] == session]
+    assert [call["redacted"] for call in (first_call, second_call, *shown_calls)] == [True] * 4
     path = f"/agents/Teller/sessions/{session}/turns/{run_response.json()['turn_id']}"
     decisions = [
         {

@@ -35,6 +35,7 @@ from durable_agent_host.segments.turn_data_storage import redact_in_thread
 from durable_agent_host.stream.live_events import ContinuedEvents, EventReader, LiveEvents, correct_messages
 from durable_agent_host.stream.response_messages import response_messages
 from durable_agent_host.turn.turn_events import (
+    CALL_PENDING,
     MESSAGE_COMPLETED,
     MESSAGE_STARTED,
     SEPARATOR,
@@ -151,8 +152,10 @@ class EventWriter:
         """Redact events, and shorten results; with redaction, no chunk of a text is sent."""
         if (redactor := self._redactor) is not None:
             complete_events = [event for event in events if not rule_of_stored(event.event).is_delta]
+            redact = {CALL_PENDING: redactor.marked}
             events = await redact_in_thread(
-                redactor, lambda: [LiveEvent(name, redactor.data(data)) for name, data in complete_events]
+                redactor,
+                lambda: [LiveEvent(name, redact.get(name, redactor.data)(data)) for name, data in complete_events],
             )
         return [with_short_result(event) for event in events]
 

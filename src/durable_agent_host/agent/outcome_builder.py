@@ -266,7 +266,7 @@ async def build_suspended(run: CurrentRun, calls: tuple[Mapping[str, Any], ...])
     """
     visible_calls: Sequence[Mapping[str, Any]] = calls
     if (redactor := run.start.redactor) is not None:
-        visible_calls = await redact_in_thread(redactor, lambda: redactor.calls(calls))
+        visible_calls = await redact_in_thread(redactor, lambda: [*map(redactor.marked, calls)])
     return TurnOutcome(
         turn_id=run.start.request.turn_id,
         status="suspended",
@@ -300,7 +300,7 @@ async def _with_entries(run: CurrentRun, agent_response: AgentResponse[Any], sta
             lambda: (
                 redactor.request(request),
                 redactor.response(agent_response),
-                {call_id: redactor.reply(answer) for call_id, answer in run.start.replies.items()},
+                {call_id: redactor.marked(answer) for call_id, answer in run.start.replies.items()},
             ),
         )
     end = AnswerEnd()

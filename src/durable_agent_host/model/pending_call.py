@@ -43,10 +43,14 @@ class PendingDetailsWire(TypedDict, total=False):
     changed_by: PrincipalWire
     progress: ProgressWire | None
     truncated: bool
+    redacted: bool
 
 
 class PendingCallWire(PendingDetailsWire):
-    """A call that waits for an answer; where it is too long, `truncated` stands for its largest members."""
+    """A call that waits for an answer; where it is too long, `truncated` stands for its largest members.
+
+    `redacted`: some members are not what they were.
+    """
 
     call_id: str
     kind: PendingKind

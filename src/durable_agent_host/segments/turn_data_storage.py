@@ -214,7 +214,7 @@ class TurnDataStorage:
         for call_id, answer in replies.items():
             visible_reply = dict(answer)
             if redactor is not None:
-                visible_reply = await redact_in_thread(redactor, lambda answer=answer: redactor.reply(answer))
+                visible_reply = await redact_in_thread(redactor, lambda answer=answer: redactor.marked(answer))
             stored_fields = {name: answer[name] for name in _LONG_ANSWER_FIELDS if name in answer}
             if len(json_bytes_of(visible_reply)) > TRAVELS_BYTES:
                 visible_reply |= dict.fromkeys(stored_fields) | {"truncated": True}

@@ -8,7 +8,7 @@ it is replayed from its remaining text. A mark shows that it was redacted.
 
 import copy
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any, Final, cast
@@ -240,22 +240,14 @@ class Redactor:
         """
         return replace(overlay, parts=tuple(self._part(part) for part in overlay.parts))
 
-    def calls(self, calls: Iterable[Mapping[str, Any]]) -> tuple[dict[str, Any], ...]:
-        """Redact calls as shown to people: arguments and reason.
+    def marked(self, data: Mapping[str, Any]) -> dict[str, Any]:
+        """Redact a pending call, or the answer to one; what has changed is marked.
 
         Raises:
             RedactionError: the app's function failed.
         """
-        return tuple(self.data(call) for call in calls)
-
-    def reply(self, reply: Mapping[str, Any]) -> dict[str, Any]:
-        """Redact the answer to a pending call; one that has changed is marked.
-
-        Raises:
-            RedactionError: the app's function failed.
-        """
-        redacted = self.data(reply)
-        return redacted if redacted == reply else {**redacted, "redacted": True}
+        redacted = self.data(data)
+        return redacted if redacted == data else {**redacted, "redacted": True}
 
     def data(self, data: Mapping[str, Any]) -> dict[str, Any]:
         """Redact an event's data; names of calls and tools stay.
