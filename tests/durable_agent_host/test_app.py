@@ -111,6 +111,11 @@ def test_workflows_that_can_only_be_agents_are_rejected(kind: Any):
         DurableAgentApp(workflows=[team])
 
 
+def agent_with(*tools: Any) -> Agent:
+    """Make an agent with tools."""
+    return Agent(OpenAIChatClient(model="m", api_key="k"), name="Echo", tools=list(tools))
+
+
 async def later(_: Any) -> Any:
     """A function whose answer comes later."""
 
@@ -154,6 +159,9 @@ REDACT = "agent 'Echo' cannot have its 'redact': .*"
             r"a chat client: write Agent\(client, name=",
         ),
         ({"agents": ["Helper"]}, "agents has a str, which is no agent"),
+        ({"agents": [Agent]}, "agents has a type, which is no agent: write Agent"),
+        ({"agents": [agent_with(agent_with())]}, r"as a tool: write the function, or AGENT.as_tool\(\)"),
+        ({"agents": [agent_with(None)]}, "None as a tool: write the function"),
         ({"agents": [Agent(OpenAIChatClient(model="m", api_key="k"))]}, "an agent has no name"),
         ({"agents": [Agent(OpenAIChatClient(model="m", api_key="k"), name="A", tools=["x"])]}, "'x' as a tool"),
     ],

@@ -43,8 +43,10 @@ def check_tools(agent: SupportsAgentRun) -> None:
     """
     for member in list_agents(agent):
         for tool in (*(member.default_options.get("tools") or ()), *member.mcp_tools):
-            if isinstance(tool, str | int):
-                raise RegistrationError(f"agent {member.name!r} has {tool!r} as a tool: write the function")
+            if isinstance(tool, str | int | None) or hasattr(tool, "as_tool"):
+                raise RegistrationError(
+                    f"agent {member.name!r} has {tool!r} as a tool: write the function, or AGENT.as_tool()"
+                )
             if getattr(tool, "approval_mode", None) == "always_require" and (why_not := why_no_journal(member)):
                 raise RegistrationError(
                     f"tool {tool.name!r} of agent {member.name!r} needs approval, for which nobody would be asked: "

@@ -57,7 +57,8 @@ def build_agent(source: AgentSource) -> SupportsAgentRun:
     Raises:
         RegistrationError: it is or uses a workflow that all sessions would share, or the function returns no agent.
     """
-    if not hasattr(source, "run") and (hasattr(source, "get_response") or not callable(source)):
+    is_no_agent = not hasattr(source, "run") and (hasattr(source, "get_response") or not callable(source))
+    if is_no_agent or isinstance(source, type | Workflow):
         is_client = hasattr(source, "get_response")
         fix = "a chat client: write Agent(client, name='Helper')" if is_client else "no agent: write Agent(…)"
         raise RegistrationError(f"agents has a {type(source).__name__}, which is {fix}")
