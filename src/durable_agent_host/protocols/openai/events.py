@@ -53,6 +53,7 @@ class ResponseEvents:
         turn: the turn; when its last event is fed, it should have its outcome.
         number: which of the turn's responses, from 0.
         is_function: whether the agent has a function of this name.
+        files_url: below which the files are.
 
     Attributes:
         turn: as above.
@@ -61,7 +62,7 @@ class ResponseEvents:
         problem: why the turn has failed, if it has.
     """
 
-    def __init__(self, turn: Turn, number: int, is_function: Callable[[str], bool]) -> None:
+    def __init__(self, turn: Turn, number: int, is_function: Callable[[str], bool], files_url: str) -> None:
         self.turn = turn
         self.is_started = self.is_complete = False
         self.problem: Any = None
@@ -69,6 +70,7 @@ class ResponseEvents:
         self._names = (request.agent, request.session_id, request.turn_id)
         self._number = number
         self._is_function = is_function
+        self._files_url = files_url
         self._rounds = self._sequence_number = self._offset = 0
         self._events: list[dict[str, Any]] = []
         self._items: list[_Item] = []
@@ -92,6 +94,11 @@ class ResponseEvents:
     def output(self) -> list[dict[str, Any]]:
         """The items so far."""
         return [item.fields for item in self._items]
+
+    def is_image(self, call_id: str) -> bool:
+        """Return whether a call that is open makes an image, whose bytes are to be fed as ``image``."""
+        item = self._open.get(call_id)
+        return item is not None and item.fields["type"] == "image_generation_call"
 
     def feed(self, event: TurnEvent) -> list[dict[str, Any]]:
         """Read the turn's next event; return the events of the response."""
@@ -194,13 +201,16 @@ class ResponseEvents:
             span = {"start_index": citation["start"], "end_index": citation["end"]}
             title = citation.get("title") or names.get(file_id) or ""
             if file_id and file_id in names:
-                fields = {"file_id": encode_id("cfile", *self._names[:2], file_id), "filename": title}
+                fields = {"file_id": self._file_id(file_id), "filename": title}
                 yield {"type": "container_file_citation", "container_id": self._container_id, **fields, **span}
             elif "url" in citation:
                 yield {"type": "url_citation", "url": citation["url"], "title": title, **span}
             else:
                 index = {"filename": title, "index": citation["start"]}
                 yield {"type": "file_citation", "file_id": file_id or "", **index}
+
+    def _file_id(self, file_id: Any) -> str:
+        return encode_id("cfile", *self._names[:2], file_id)
 
     @property
     def _container_id(self) -> str:
@@ -292,7 +302,11 @@ class ResponseEvents:
             fields["code"] = fields.get("code") or "".join(item.text)
             self._emit_for(item, "code_interpreter_call_code.done", code=fields["code"])
             self._emit_for(item, "code_interpreter_call.interpreting")
-            fields["outputs"] = [{"type": "logs", "logs": result}] if result else None
+            logs = [{"type": "logs", "logs": result}] if result else []
+            urls = [f"{self._files_url}/{self._file_id(file['id'])}/content" for file in data.get("files", ())]
+            fields["outputs"] = [*logs, *({"type": "image", "url": url} for url in urls)] or None
+        elif item_type == "image_generation_call":
+            fields["result"] = data.get("image")
         elif item_type == "mcp_call":
             if arguments or not item.fields["arguments"]:
                 self._add_arguments(item, "mcp_call_arguments", arguments)
@@ -313,6 +327,8 @@ class ResponseEvents:
         self._pending[call_id] = (data, client_id)
         if not self.is_started:
             return
+        if call_id in self._open:  # of a tool of the model's service that the client runs
+            self._end(call_id, status="incomplete")
         if kind == "callback":
             self._begin_call(call_id, data)
         elif kind in DECISIONS:
@@ -346,9 +362,9 @@ class ResponseEvents:
 
     def on_turn_completed(self, data: Wire) -> None:
         """End the response with the answer, which corrects its messages."""
-        is_cancelled = data["status"] == "cancelled"
+        is_cut_off = data["status"] in {"cancelled", "incomplete"}
         for index, message in enumerate(data["messages"]):
-            status = "incomplete" if is_cancelled and message is data["messages"][-1] else "completed"
+            status = "incomplete" if is_cut_off and message is data["messages"][-1] else "completed"
             self.on_message_completed({"index": index, **message}, status)
         self.response["usage"] = _usage(data["usage"])
         reason = _REASONS.get(data["finish_reason"])
@@ -362,7 +378,9 @@ class ResponseEvents:
             self._end_part(item, "refusal", part)
             self._end("message", status="completed", content=[part])
         ended_at = self.turn.outcome.ended_at if self.turn.outcome else ""
-        self._complete("cancelled" if is_cancelled else "incomplete" if reason else "completed", ended_at)
+        self._complete(
+            "cancelled" if data["status"] == "cancelled" else "incomplete" if reason else "completed", ended_at
+        )
 
     on_turn_cancelled = on_turn_completed
 

@@ -1,8 +1,10 @@
 """The routes of clients of the Responses API."""
 
 import asyncio
+import base64
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing, suppress
+from dataclasses import replace
 from functools import wraps
 from hashlib import sha256
 from http import HTTPStatus
@@ -60,14 +62,25 @@ class _Edge:
 
     def events_of(self, turn: Turn, number: int) -> ResponseEvents:
         """Return what makes the events of a response."""
-        agent = self.host.agents[turn.request.agent]
-        return ResponseEvents(turn, number, lambda name: agent.find_parameters(name) is not None)
+        agent = self.host.agents[turn.request.agent].hosted
+        files_url = f"{self.call.base_url_before('openai')}/openai/v1/files"
+        return ResponseEvents(turn, number, lambda name: agent.find_parameters(name) is not None, files_url)
 
-    def response_so_far(self, turn: Turn, number: int, events: Iterable[TurnEvent]) -> ResponseEvents:
+    async def feed(self, response_events: ResponseEvents, event: TurnEvent) -> Sequence[Mapping[str, Any]]:
+        """Feed an event, with the bytes of its image."""
+        files = event.data.get("files")
+        if files and event.name == "tool.completed" and response_events.is_image(event.data["call_id"]):
+            content = self.app.file(response_events.turn.request.agent, event.session_id, files[0]["id"])
+            with suppress(AgentClientError):  # it was deleted
+                image = base64.b64encode(b"".join([part async for part in content])).decode()
+                event = replace(event, data={**event.data, "image": image})
+        return response_events.feed(event)
+
+    async def response_so_far(self, turn: Turn, number: int, events: Iterable[TurnEvent]) -> ResponseEvents:
         """Return a response as far as it has come."""
         response_events = self.events_of(turn, number)
         for event in events:
-            response_events.feed(event)
+            await self.feed(response_events, event)
         return response_events
 
     async def past_events(self, turn: Turn) -> list[TurnEvent]:
@@ -84,7 +97,7 @@ class _Edge:
     async def answer_with_response(self, name: ItemName, turn: Turn | None = None) -> Response:
         """Answer with a response as far as it has come."""
         turn = turn or await self.find_turn(name)
-        response_events = self.response_so_far(turn, name.number, await self.past_events(turn))
+        response_events = await self.response_so_far(turn, name.number, await self.past_events(turn))
         if name.number and not response_events.is_started:
             raise NotFoundError("there is no such response, or its turn's events are no longer kept")
         return _json(response_events.response | {"output": response_events.output})
@@ -98,7 +111,7 @@ class _Edge:
                     turn = await self.find_turn(ItemName(agent, event.session_id, event.turn_id, 0))
                     response_events = response_events or self.events_of(turn, number)
                     response_events.turn = turn
-                for response_event in response_events.feed(event):
+                for response_event in await self.feed(response_events, event):
                     yield response_events, response_event
                 if response_events.is_complete:
                     return
@@ -300,7 +313,7 @@ async def list_conversation_items(edge: _Edge) -> Response:
         turn = await edge.find_turn(ItemName(*name, turn_id, 0))
         events = await edge.past_events(turn)
         number = 0
-        while output := edge.response_so_far(turn, number, events).output:
+        while output := (await edge.response_so_far(turn, number, events)).output:
             items += [*input_items(turn, number, events), *output]
             number += 1
     return _list(edge, items)
