@@ -31,10 +31,11 @@ _OTHER_NAMES: Final = {"document_title": "title", "file_id": "file_id", "cited_t
 
 def merge_text(blocks: Sequence[Block]) -> Content:
     """Make one text of text blocks."""
-    content = Content("text", text="".join(_block_text(block) for block in blocks))
+    texts = [str(block.get("text") or "") for block in blocks]
+    content = Content("text", text="".join(texts))
     annotations = [
         _annotation(cast("Block", citation), start, end)
-        for block, (start, end) in zip(blocks, _regions(_lengths(blocks)), strict=True)
+        for block, (start, end) in zip(blocks, pairwise(accumulate(map(len, texts), initial=0)), strict=True)
         for citation in cast("list[Any]", block.get("citations") or [])
         if isinstance(citation, dict)
     ]
@@ -45,18 +46,6 @@ def merge_text(blocks: Sequence[Block]) -> Content:
 def streamed_annotations(citation: Any) -> list[Annotation]:
     """Make annotations of a citation that has just streamed."""
     return [_annotation(cast("Block", citation), None, None)] if isinstance(citation, dict) else []
-
-
-def _block_text(block: Block) -> str:
-    return str(block.get("text") or "")
-
-
-def _lengths(blocks: Sequence[Block]) -> list[int]:
-    return [len(_block_text(block)) for block in blocks]
-
-
-def _regions(lengths: Sequence[int]) -> list[tuple[int, int]]:
-    return list(pairwise(accumulate(lengths, initial=0)))
 
 
 def _annotation(citation: Block, start: int | None, end: int | None) -> Annotation:

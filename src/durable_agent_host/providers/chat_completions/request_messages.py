@@ -202,11 +202,12 @@ def _with_content(message: Wire, service: Service) -> Wire:
 
 def with_valid_names(messages: Iterable[Wire], tool_names: Collection[str]) -> list[Wire]:
     """Give calls names that OpenAI accepts."""
-    return [_with_names(message, tool_names) if _calls(message) else message for message in messages]
-
-
-def _with_names(message: Wire, tool_names: Collection[str]) -> Wire:
-    return message | {"tool_calls": [_with_name(call, tool_names) for call in _calls(message)]}
+    return [
+        message | {"tool_calls": [_with_name(call, tool_names) for call in calls]}
+        if (calls := _calls(message))
+        else message
+        for message in messages
+    ]
 
 
 def _with_name(call: Wire, tool_names: Collection[str]) -> Wire:
