@@ -51,6 +51,7 @@ def seen(_site: AgentHost, practice_model: PracticeModel) -> dict[str, Any]:
     plan("second question", {"items": [{"text": "I rest."}, calls("rest")]}, {"text": "Rested."})
     plan("pay and locate", calls("pay", "locate", "rest"), {"text": "Paid in Bonn."})
     plan("pay too much", calls("pay"), {"text": "Not paid."})
+    plan("then that", {"text": "That."})
     plan("colour one", {"text": "red"})
     plan("long story", {"text": "Once upon a time. " * 20, "delay_milliseconds": 30, "chunk_characters": 12})
     plan("endless story", {"text": "And then. " * 900, "delay_milliseconds": 30, "chunk_characters": 10})
@@ -97,10 +98,11 @@ def test_a_page_that_is_reloaded_shows_what_a_turn_waits_for(seen: dict[str, Any
 
 
 def test_a_denied_call_is_shown_as_denied(seen: dict[str, Any]):
-    """The turn goes on without it."""
+    """It is answered behind another message, which says that it waits, and is answered next."""
     case = seen["denied"]
+    assert case["behind"] == ["assistant", "step-start", "data-turn.queued"]
     assert case["shape"] == ["assistant", "step-start", "pay:output-denied", "step-start", "text:done"]
-    assert (case["text"], case["errors"]) == ("Not paid.", [])
+    assert (case["isNext"], case["errors"]) == (True, [])
 
 
 def test_a_regenerated_answer_is_refused_with_what_to_do(seen: dict[str, Any]):

@@ -43,9 +43,9 @@ class Chat extends AbstractChat {
     await this.until(() => this.status === "error" || (this.status === "ready" && !this.tools.some((part) => part.state === "approval-responded" || (part.state === "input-available" && !part.providerExecuted))));
   }
 
-  async decide(approved) {
+  async approve() {
     const { approval } = this.tools.find((part) => part.state === "approval-requested");
-    await this.addToolApprovalResponse({ id: approval.id, approved, reason: approved ? undefined : "too much" });
+    await this.addToolApprovalResponse({ id: approval.id, approved: true });
     await this.rest();
   }
 }
@@ -66,14 +66,22 @@ const cases = {
     const reloaded = new Chat({ id: "approved", messages: chat.messages.slice(0, 1) });
     await reloaded.resumeStream();
     const waiting = shape(reloaded.lastMessage);
-    await chat.decide(true);
+    await chat.approve();
     return { waiting, shape: shape(chat.lastMessage), tools: chat.tools.map(({ input, output }) => [input, output]), count: chat.messages.length, ends: chat.seen.ends, called: chat.seen.tools, errors: chat.seen.errors };
   },
-  async denied() {
+  async denied() {  // while another message stands behind the turn that waits
     const chat = new Chat({ id: "denied" });
     await chat.sendMessage({ text: "pay too much" });
-    await chat.decide(false);
-    return { shape: shape(chat.lastMessage), text: chat.text, errors: chat.seen.errors };
+    await chat.sendMessage({ text: "then that" });
+    const behind = shape(chat.lastMessage);
+    const { approval } = chat.messages[1].parts.find((part) => part.state === "approval-requested");
+    await chat.addToolApprovalResponse({ id: approval.id, approved: false, reason: "too much" });
+    await chat.sendMessage();
+    await chat.until(() => chat.status === "ready");
+    const denied = shape(chat.messages[1]);
+    const again = JSON.stringify({ id: "denied", message: chat.messages[2] });  // posted again, it is the same turn
+    const next = await (await fetch(api, { method: "POST", body: again })).text();
+    return { behind, shape: denied, isNext: next.includes("That."), errors: chat.seen.errors };
   },
   async regenerated() {
     const chat = new Chat({ id: "regenerated" });

@@ -24,8 +24,8 @@ _FINISH_REASONS: Final = {
 }
 """Status of an answer → how its message finishes; the status of a problem is a number."""
 _TEXTS: Final = {turn_events.MESSAGE_DELTA: "text", turn_events.REASONING_DELTA: "reasoning"}
-_RETRACTED: Final = frozenset({*_TEXTS, turn_events.MESSAGE_STARTED, turn_events.MESSAGE_COMPLETED})
-_SILENT: Final = frozenset({turn_events.MESSAGE_STARTED, turn_events.TURN_STARTED, turn_events.TURN_WAITING})
+_RETRACTED: Final = (*_TEXTS, turn_events.MESSAGE_STARTED, turn_events.MESSAGE_COMPLETED)
+_SILENT: Final = (turn_events.MESSAGE_STARTED, turn_events.TURN_STARTED, turn_events.TURN_WAITING)
 
 
 class UIMessageStream:
@@ -44,7 +44,10 @@ class UIMessageStream:
     def feed(self, event: TurnEvent) -> list[Chunk]:
         """Return the chunks of the next event, without the end of the message."""
         if event.name == turn_events.TURN_RESTARTED:
-            return self._restart(event.data["discard_from"])
+            discard_from = event.data["discard_from"]
+            self._events = [item for item in self._events if item.id < discard_from or item.name not in _RETRACTED]
+            self._open = None
+            return [{"type": "reset-step"}, *(chunk for item in self._events for chunk in self._translate(item))]
         chunks: list[Chunk] = []
         if not self._events:
             self.step += 1
@@ -55,11 +58,6 @@ class UIMessageStream:
             chunks.append({"type": "finish-step"})
             self._events = []
         return chunks
-
-    def _restart(self, discard_from: int) -> list[Chunk]:
-        self._events = [event for event in self._events if event.id < discard_from or event.name not in _RETRACTED]
-        self._open = None
-        return [{"type": "reset-step"}, *(chunk for event in self._events for chunk in self._translate(event))]
 
     def _translate(self, event: TurnEvent) -> list[Chunk]:
         kind = _TEXTS.get(event.name)
@@ -128,16 +126,22 @@ def ending_of(event: TurnEvent) -> list[Chunk]:
         chunks.append({"type": "error", "errorText": data["detail"]})
     elif event.name == turn_events.TURN_CANCELLED:
         chunks.append({"type": "abort"})
-    reason = _FINISH_REASONS.get(data["status"], "error")
-    return [*chunks, {"type": "finish", "finishReason": reason, "messageMetadata": {"usage": data.get("usage")}}]
+    finish = {
+        "finishReason": _FINISH_REASONS.get(data["status"], "error"),
+        "messageMetadata": {"usage": data.get("usage")},
+    }
+    return [*chunks, {"type": "finish", **finish}]
 
 
 def _attachments_of(message: Mapping[str, Any]) -> list[Chunk]:
-    urls = {citation["url"]: citation.get("title") for citation in message["citations"] if "url" in citation}
-    sources = [{"type": "source-url", "sourceId": url, "url": url, "title": urls[url] or url} for url in urls]
+    sources = {
+        url: {"type": "source-url", "sourceId": url, "url": url, "title": citation.get("title") or url}
+        for citation in message["citations"]
+        if (url := citation.get("url"))
+    }
     files = [
         {"type": "file", "url": file["file_url"], "mediaType": file["media_type"] or "application/octet-stream"}
         for file in message["files"]
         if "file_url" in file
     ]
-    return [*sources, *files]
+    return [*sources.values(), *files]

@@ -13,7 +13,7 @@ from durable_agent_host.model.pending_call import PendingCall
 _PART_FIELDS: Final = {"type": "type", "text": "text", "url": "url", "mediaType": "media_type", "filename": "name"}
 
 
-class Message(BaseModel, defer_build=True):
+class Message(BaseModel):
     """A `UIMessage`."""
 
     id: str
@@ -43,10 +43,13 @@ class Message(BaseModel, defer_build=True):
         return replies
 
 
-class Post(BaseModel, extra="allow", defer_build=True):
+class Post(BaseModel, extra="allow"):
     """The body of a POST, with further fields for `run`."""
 
     id: str
     messages: list[Message] = Field(min_length=1)
     trigger: str = "submit-message"
     message_id: str | None = Field(None, alias="messageId")
+    agent: None = None
+    session_id: None = None
+    idempotency_key: None = None

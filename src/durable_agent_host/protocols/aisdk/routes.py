@@ -86,7 +86,7 @@ async def send(host: HandlerContext, call: RouteRequest, client: TurnClient) -> 
     if "message" in fields:
         fields["messages"] = [fields.pop("message")]
     post = validate(TypeAdapter(Post), fields)
-    message = post.messages[-1]
+    message = next((item for item in post.messages if item.id == post.message_id), post.messages[-1])
     chat = _Chat(host, call, client)
     chat.id = post.id
     if message.role == "user":
