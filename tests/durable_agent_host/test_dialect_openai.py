@@ -12,10 +12,17 @@ import openai
 import openresponses_types.types as open_responses
 import pytest
 import requests
+from agent_framework import FunctionTool
 from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import TypeAdapter
 
-from tests.kit import AgentHost, Lives, PracticeModel, running_host
+from durable_agent_host.agent_client import TurnEvent
+from durable_agent_host.http.response_views import terminal_event
+from durable_agent_host.model.turn import Turn
+from durable_agent_host.protocols.openai.events import ResponseEvents
+from tests.durable_agent_host.hostile_model import HostileModel, hostile_model
+from tests.durable_agent_host.played_recordings import REQUEST, play, read_events, to_wire
+from tests.kit import RECORDINGS, AgentHost, Lives, PracticeModel, running_host
 from tests.kit_services import SERVICES
 
 APP = Path(__file__).parent / "apps" / "responses"
@@ -58,16 +65,6 @@ def client(site: AgentHost) -> openai.OpenAI:
     return connect(site)
 
 
-def names(events: Sequence[Any]) -> list[str]:
-    """Give the types of events, adjacent fragments once."""
-    types = [event.type.removeprefix("response.") for event in events]
-    return [
-        name
-        for name, previous in zip(types, [None, *types], strict=False)
-        if name != previous or not name.endswith("delta")
-    ]
-
-
 def dumps(events: Sequence[Any]) -> list[dict[str, Any]]:
     """Give events as they came, without what a client adds."""
     return [event.to_dict() for event in events]
@@ -102,7 +99,7 @@ def test_a_response_is_created_streamed_and_read_again(client: openai.OpenAI, si
         final = stream.get_final_response()
     assert final.output_text == "Hello there."
     reasoning = ("reasoning_summary_part.added", "reasoning_summary_text.delta", "reasoning_summary_text.done")
-    assert names(events) == [
+    assert types_of(dumps(events)) == [
         *("created", "in_progress", "output_item.added", *reasoning, "reasoning_summary_part.done", "output_item.done"),
         *MESSAGE_EVENTS,
         "completed",
@@ -125,7 +122,7 @@ def test_the_agents_tools_are_mcp_calls(client: openai.OpenAI, site: AgentHost, 
     """Their calls come with arguments and output, which no client takes for its own."""
     model.plan(WEATHER, {"text": "Sunny."})
     events = [*client.responses.create(model="Helper", input="weather?", stream=True)]
-    assert names(events) == [
+    assert types_of(dumps(events)) == [
         *("created", "in_progress", "output_item.added", "mcp_call.in_progress", "mcp_call_arguments.delta"),
         *("mcp_call_arguments.done", "mcp_call.completed", "output_item.done", *MESSAGE_EVENTS, "completed"),
     ]
@@ -216,6 +213,22 @@ def test_an_earlier_response_forks_and_the_last_one_continues(client: openai.Ope
         client.responses.delete(second.id)
 
 
+def test_a_history_without_ids_is_that_of_a_new_conversation(client: openai.OpenAI, model: PracticeModel):
+    """Who keeps the messages and sends them all each time is understood; with a key it is one conversation."""
+    model.plan({"text": "Ghent."})
+    history: Any = [
+        {"role": "user", "content": "My town is Ghent."},
+        {"role": "assistant", "content": [{"type": "output_text", "text": "Noted."}]},
+        {"role": "user", "content": "Which is it?"},
+    ]
+    key = {"Idempotency-Key": "history"}
+    first, again = (client.responses.create(model="Talker", input=history, extra_headers=key) for _ in range(2))
+    assert (first.output_text, again.id) == ("Ghent.", first.id)
+    (request,) = model.requests()
+    texts = json.dumps(request["body"]["input"]).split('"')
+    assert [text for text in texts if text.endswith((".", "?"))] == ["My town is Ghent.", "Noted.", "Which is it?"]
+
+
 def test_what_a_client_sends_is_honoured_or_refused(client: openai.OpenAI, model: PracticeModel):
     """An app allows options by name; everything else is a 400 that names it, and that no client repeats."""
     model.plan({"text": '{"town": "Ghent"}'})
@@ -239,7 +252,7 @@ def test_what_a_client_sends_is_honoured_or_refused(client: openai.OpenAI, model
         (400, "tool_choice", {"tool_choice": "required"}),
         (400, "web_search", {"tools": [{"type": "web_search"}]}),
         (400, "nothing new", {"input": []}),
-        (400, "of no conversation", {"input": [{"role": "assistant", "content": "hi"}]}),
+        (400, "of no conversation", {"input": [{"type": "function_call", "call_id": "c", "name": "f"}]}),
         (400, "no call of this host", {"input": [{"type": "function_call_output", "call_id": "c", "output": ""}]}),
         (400, "input", {"input": 3}),
         (404, "resp_1", {"previous_response_id": "resp_1"}),
@@ -351,3 +364,64 @@ def test_a_killed_host_continues_the_stream_with_the_same_numbers(lives: Callabl
     final = later[-1].response
     assert final.output_text == "An answer of some length. " * 20
     assert [item.status for item in final.output] == ["incomplete", "completed"]
+
+
+RECORDED = (
+    *("text-gpt4omini", "phase-two-messages", "incomplete-max-output-tokens", "ci-factorial"),
+    *("ci-files-two-calls-citation", "file-search-gpt4omini", "web-search-gpt4omini", "fn-single"),
+    *("multiturn/fn-parallel-gpt4o/01.events", "multiturn/fn-parallel-gpt4o/02.events"),
+)
+"""Recorded streams of which ours differs in ids alone; with annotations behind the text, and not within it."""
+OTHER_IDS = ("id", "call_id", "container_id", "file_id", "results", "phase")
+
+
+@pytest.fixture(scope="module")
+def recorded_model() -> Iterator[HostileModel]:
+    """An endpoint that plays recordings."""
+    with hostile_model() as running:
+        yield running
+
+
+@pytest.mark.recordings
+@pytest.mark.skipif(not RECORDINGS.is_dir(), reason="no recordings: set RECORDINGS_DIR")
+@pytest.mark.parametrize("name", RECORDED)
+def test_a_stream_is_the_one_that_the_service_has_sent(recorded_model: HostileModel, name: str):
+    """Played as the model, a recorded stream leads to the same types of events, and the same items."""
+    recorded = read_events(f"openai-responses/{name}.jsonl")
+    output = recorded[-1]["response"]["output"]
+    tools = [
+        FunctionTool(name=tool, func=None, input_model={"type": "object", "properties": {}})
+        for tool in {item["name"] for item in output if item["type"] == "function_call"}
+    ]
+    played = play(recorded_model, "openai-responses", to_wire("openai-responses", recorded), tools=tools)
+    turn_events = list(played.events)
+    if played.outcome.has_ended:
+        turn_events.append(terminal_event(REQUEST, played.outcome, ""))
+    response_events = ResponseEvents(Turn(REQUEST, played.outcome), 0, set().__contains__, "")
+    events = [
+        event
+        for number, (kind, data) in enumerate(turn_events)
+        for event in response_events.feed(TurnEvent(number, kind, data, "session", "turn"))
+    ]
+    assert types_of(events) == types_of(recorded)
+    assert without_ids(response_events.output) == without_ids(output)
+    assert response_events.response["status"] == recorded[-1]["response"]["status"]
+
+
+def types_of(events: Sequence[dict[str, Any]]) -> list[str]:
+    """Give the types of events without annotations, adjacent fragments once."""
+    types = [event["type"] for event in events if "annotation" not in event["type"]]
+    return [
+        name
+        for name, previous in zip(types, [None, *types], strict=False)
+        if name != previous or not name.endswith("delta")
+    ]
+
+
+def without_ids(value: Any) -> Any:
+    """Leave out of items what is not the same."""
+    if isinstance(value, list):
+        return [without_ids(part) for part in value]
+    if isinstance(value, dict):
+        return {name: without_ids(part) for name, part in value.items() if name not in OTHER_IDS}
+    return value

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from durable_agent_host.agent_client import TurnEvent
+from durable_agent_host.codec.log_entry import encode_compact
 from durable_agent_host.codec.strict_json import object_at
 from durable_agent_host.model.pending_call import DECISIONS
 from durable_agent_host.model.turn import Turn
@@ -408,7 +409,7 @@ def calls_for_client(calls: Sequence[Wire]) -> list[Wire]:
 
 
 def _text_of(arguments: Any) -> str:
-    return arguments if isinstance(arguments, str) else json.dumps(arguments or {}, ensure_ascii=False)
+    return arguments if isinstance(arguments, str) else encode_compact(arguments or {})
 
 
 def _usage(usage: Wire | None) -> dict[str, Any] | None:

@@ -12,6 +12,7 @@ from durable_agent_host.codec.strict_json import object_at
 from durable_agent_host.errors import RequestError
 from durable_agent_host.http.request_handling import HandlerContext
 from durable_agent_host.model.pending_call import DECISIONS
+from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import Turn
 from durable_agent_host.protocols.openai.events import SHAPES, calls_for_client
 from durable_agent_host.protocols.openai.ids import ItemName, encode_id, find_name, response_name, session_name
@@ -63,6 +64,7 @@ class ResponseRequest:
         parts: of the message, which comes after that item.
         replies: to calls of that response, by the ids of the calls.
         instructions: from the beginning of the input.
+        history: texts of another conversation that come before the message, with the role of each.
     """
 
     agent: str
@@ -72,6 +74,7 @@ class ResponseRequest:
     parts: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     replies: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
     instructions: list[str] = field(default_factory=list[str])
+    history: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
 
     @property
     def message(self) -> str | list[dict[str, Any]]:
@@ -160,15 +163,36 @@ def _read_input(value: str | Sequence[_Object], request: ResponseRequest) -> Non
                 request.replies = {}
             request.previous = name
             request.parts = []
+            request.history = []
         elif item_type == "message" and item.get("role") == "user":
             request.parts += parts
         elif item_type == "message" and item.get("role") in _INSTRUCTORS and not request.parts:
             request.instructions += [part.get("text", "") for part in parts]
+        elif item_type == "message" and request.previous is None and request.session_id is None:
+            request.history += [("request", _text_of(request.parts)), ("response", _text_of(parts))]
+            request.parts = []
         elif item_type != "reasoning":
             raise RequestError(
                 f"'input' has an item of type {item_type!r} that is of no conversation of this host, which has the "
                 "history of its own: continue one by 'previous_response_id' or 'conversation'"
             )
+
+
+def _text_of(parts: Sequence[_Object]) -> str:
+    if other_types := [part.get("type") for part in parts if "text" not in part]:
+        raise RequestError(f"'input' has a part of type {other_types[0]!r} before its last message: replay only texts")
+    return "\n".join(part["text"] for part in parts)
+
+
+def session_document(history: Iterable[tuple[str, str]], created_at: str) -> dict[str, Any]:
+    """Make the document of a session that has had this conversation, as an import takes it."""
+    entries: list[_Object] = []
+    for number, (kind, text) in enumerate(history):
+        role = "user" if kind == "request" else "assistant"
+        message = {"role": role, "contents": [{"$type": "text", "text": text}]}
+        entry = {"$type": kind, "correlationId": f"replayed-{number // 2}", "createdAt": created_at}
+        entries.append({**entry, "messages": [message]})
+    return {"schemaVersion": Session.schema_version, "data": {"conversationHistory": entries}}
 
 
 def _read_reply(item: Mapping[str, Any], request: ResponseRequest) -> None:
