@@ -65,6 +65,11 @@ def client(site: AgentHost) -> openai.OpenAI:
     return connect(site)
 
 
+def names(events: Sequence[Any]) -> list[str]:
+    """Give the types of events, adjacent fragments once."""
+    return [name.removeprefix("response.") for name in types_of([{"type": event.type} for event in events])]
+
+
 def dumps(events: Sequence[Any]) -> list[dict[str, Any]]:
     """Give events as they came, without what a client adds."""
     return [event.to_dict() for event in events]
@@ -99,7 +104,7 @@ def test_a_response_is_created_streamed_and_read_again(client: openai.OpenAI, si
         final = stream.get_final_response()
     assert final.output_text == "Hello there."
     reasoning = ("reasoning_summary_part.added", "reasoning_summary_text.delta", "reasoning_summary_text.done")
-    assert types_of(dumps(events)) == [
+    assert names(events) == [
         *("created", "in_progress", "output_item.added", *reasoning, "reasoning_summary_part.done", "output_item.done"),
         *MESSAGE_EVENTS,
         "completed",
@@ -122,7 +127,7 @@ def test_the_agents_tools_are_mcp_calls(client: openai.OpenAI, site: AgentHost, 
     """Their calls come with arguments and output, which no client takes for its own."""
     model.plan(WEATHER, {"text": "Sunny."})
     events = [*client.responses.create(model="Helper", input="weather?", stream=True)]
-    assert types_of(dumps(events)) == [
+    assert names(events) == [
         *("created", "in_progress", "output_item.added", "mcp_call.in_progress", "mcp_call_arguments.delta"),
         *("mcp_call_arguments.done", "mcp_call.completed", "output_item.done", *MESSAGE_EVENTS, "completed"),
     ]
