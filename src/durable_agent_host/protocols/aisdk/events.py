@@ -44,8 +44,9 @@ class UIMessageStream:
     def feed(self, event: TurnEvent) -> list[Chunk]:
         """Return the chunks of the next event, without the end of the message."""
         if event.name == turn_events.TURN_RESTARTED:
-            discard_from = event.data["discard_from"]
-            self._events = [item for item in self._events if item.id < discard_from or item.name not in _RETRACTED]
+            self._events = [
+                item for item in self._events if item.id < event.data["discard_from"] or item.name not in _RETRACTED
+            ]
             self._open = None
             return [{"type": "reset-step"}, *(chunk for item in self._events for chunk in self._translate(item))]
         chunks: list[Chunk] = []

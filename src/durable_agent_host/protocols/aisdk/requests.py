@@ -39,7 +39,8 @@ class Message(BaseModel):
                     reply = {"error": error}
                 case _:
                     continue
-            replies += [{"call_id": part["toolCallId"], **reply}] if part["toolCallId"] in call_ids else []
+            if part["toolCallId"] in call_ids:
+                replies.append({"call_id": part["toolCallId"], **reply})
         return replies
 
 

@@ -17,7 +17,6 @@ from durable_agent_host.http.event_stream import EventStream
 from durable_agent_host.http.parse import parse_object
 from durable_agent_host.http.request_handling import HandlerContext, Route, RouteRequest
 from durable_agent_host.protocols.aisdk.events import Chunk, UIMessageStream, ending_of
-from durable_agent_host.protocols.aisdk.requests import Post
 from durable_agent_host.protocols.dialect import agent_client, first_event, with_heartbeats
 from durable_agent_host.turn.turn_wire import validate
 
@@ -82,6 +81,8 @@ def _encode(*chunks: Chunk) -> bytes:
 
 async def send(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
     """``POST /ai/{agent}``: run a turn for the last message of a chat, or continue one that waits; streams it."""
+    from durable_agent_host.protocols.aisdk.requests import Post  # noqa: PLC0415 - its types take milliseconds to make
+
     fields = parse_object(call.body)
     if "message" in fields:
         fields["messages"] = [fields.pop("message")]
