@@ -61,7 +61,6 @@ ROWS: Mapping[str, RouteRequest | None] = {
     "http-files": RouteRequest(),
     "http-upload": RouteRequest(b"SECRET of a stranger", {"name": "s.txt"}),
     "http-file": RouteRequest(),
-    "http-file-head": RouteRequest(),
     "http-turn": RouteRequest(),
     "http-steps": RouteRequest(),
     "http-calls": RouteRequest(),

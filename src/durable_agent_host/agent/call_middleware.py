@@ -9,7 +9,7 @@ import copy
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, cast
 
 from agent_framework import (
     ChatContext,
@@ -60,18 +60,6 @@ class RunCalls:
     make_tool_call: Callable[[ToolInvocation], Awaitable[ToolCallEnd]]
     removed_tools: Callable[[Iterable[Any]], Iterable[Any]] = lambda _: ()
     answer_requests: Callable[[ChatResponse[Any]], Awaitable[Sequence[Message]]] | None = None
-
-
-class NestedCalls(Protocol):
-    """One run of an agent within the turn's agent."""
-
-    def calls(self) -> RunCalls:
-        """Return how its calls are made."""
-        ...
-
-    def until_end(self, response: Any, *, stream: bool) -> Any:
-        """Return a response of the agent's client; the run lasts until it has ended."""
-        ...
 
 
 class ModelCallMiddleware(ChatMiddleware):

@@ -11,12 +11,14 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from durable_agent_host.agent.call_middleware import NestedCalls
 from durable_agent_host.agent.provider import ModelProvider
 from durable_agent_host.model.call_path import CallPath
 from durable_agent_host.turn_log.journal import Journal
+
+if TYPE_CHECKING:
+    from durable_agent_host.agent.nested_runs import NestedRun
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,7 @@ class CallScope:
     """
 
     def __init__(
-        self, journal: Journal, path: CallPath, begin_run: "Callable[[CallScope, NestedClient], NestedCalls]"
+        self, journal: Journal, path: CallPath, begin_run: "Callable[[CallScope, NestedClient], NestedRun]"
     ) -> None:
         self.failure: Exception | None = None
         self._journal = journal
@@ -62,7 +64,7 @@ class CallScope:
         self._stopping_count = 0
         self._has_changed = asyncio.Event()
 
-    def begin_run(self, client: NestedClient) -> NestedCalls:
+    def begin_run(self, client: NestedClient) -> "NestedRun":
         """Begin a run of an agent with this client."""
         return self._begin_run(self, client)
 

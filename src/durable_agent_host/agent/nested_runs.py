@@ -39,7 +39,7 @@ from durable_agent_host.stream.fold import ItemReader
 
 
 class NestedRun:
-    """One run of an agent within the turn's agent; implements `durable_agent_host.agent.call_middleware.NestedCalls`.
+    """One run of an agent within the turn's agent.
 
     Args:
         turn_run: the run of the turn's agent.

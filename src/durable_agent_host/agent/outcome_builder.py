@@ -12,7 +12,6 @@ from agent_framework import AgentResponse, Content, Message, UsageDetails, add_u
 from durable_agent_host.agent.durable_session import DurableSession, TranscriptProvider
 from durable_agent_host.agent.feature import CurrentRun
 from durable_agent_host.agent.run_messages import effective_request
-from durable_agent_host.agent.run_output import json_bytes
 from durable_agent_host.agent.run_result import Postponed
 from durable_agent_host.codec.content import decode_usage, encode_agent_session
 from durable_agent_host.codec.extension_data import extension_of, with_extension
@@ -23,6 +22,7 @@ from durable_agent_host.codec.message import (
     is_structured,
     with_replies,
 )
+from durable_agent_host.codec.session_blobs import json_bytes_of
 from durable_agent_host.codec.strict_json import encode_strict
 from durable_agent_host.errors import (
     CorruptStateError,
@@ -329,7 +329,7 @@ async def _with_entries(run: CurrentRun, agent_response: AgentResponse[Any], sta
         agent_session=save_session(run.session),
         usage=decode_usage(usage) if usage else None,
         message_count=run.start.record.session.message_count + len(entries),
-        stats=replace(_weigh(run, response), bytes_stored=json_bytes(entries)),
+        stats=replace(_weigh(run, response), bytes_stored=len(json_bytes_of(entries))),
         request_hash=request.request_hash,
         ended_at=ended_at,
         model_info=served_by or None,

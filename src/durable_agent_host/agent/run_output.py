@@ -7,7 +7,6 @@ that the app's middleware has changed stay as changed, without the provider's it
 those of a call that was cut off stay unchanged.
 """
 
-import json
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
@@ -17,6 +16,7 @@ from agent_framework import AgentResponse, AgentResponseUpdate, ChatResponse, Ch
 
 from durable_agent_host.codec.content import encode_content
 from durable_agent_host.codec.journal_entry import replayed_updates
+from durable_agent_host.codec.session_blobs import json_bytes_of
 from durable_agent_host.errors import CorruptStateError
 from durable_agent_host.model.provider_item import ItemPart
 from durable_agent_host.stream.fold import Fold, ItemReader, fold_updates, response_as_updates
@@ -119,15 +119,6 @@ def _fragment_of(agent_contents: Sequence[Content], client_contents: Sequence[Co
     return None if content.annotations or grows else content
 
 
-def json_bytes(value: Any) -> int:
-    """Measure a value.
-
-    Returns:
-        UTF-8 bytes of its compact JSON.
-    """
-    return len(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass"))
-
-
 class PayloadSize:
     """Measures the contents of updates as they stream."""
 
@@ -140,7 +131,7 @@ class PayloadSize:
         self._bytes += 2 + max(len(contents) - 1, 0)  # brackets and commas
         try:
             for content in contents:
-                self._bytes += json_bytes(encode_content(content))
+                self._bytes += len(json_bytes_of(encode_content(content)))
         except CorruptStateError as error:
             self._error = error
         except RecursionError:

@@ -23,6 +23,16 @@ _FIELDS: Final = (
 )
 
 
+def without_item(content: Content) -> Content:
+    """Return a content without its item, which it no longer is."""
+    if content.additional_properties.keys().isdisjoint((STAMP, PART_OF)):
+        return content
+    clone = copy.copy(content)
+    properties = content.additional_properties.items()
+    clone.additional_properties = {name: value for name, value in properties if name not in (STAMP, PART_OF)}
+    return clone
+
+
 def detach_shared_texts(contents: Sequence[Content]) -> list[Content]:
     """Empty the texts of items that their contents have; copies where there are some."""
     detached_contents: list[Content] = []

@@ -1,6 +1,7 @@
 """JSON as its standard has it: Python also reads and writes NaN and Infinity, which other readers refuse."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from math import isfinite
@@ -9,6 +10,7 @@ from typing import Any, Final, NamedTuple, cast
 MAX_LEVELS: Final = 100
 """Objects and lists within each other; tools' arguments and schemas have fewer than twenty."""
 
+SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 CLASS_FIELDS: Final = frozenset({"__class__", "__module__", "__data__"})
 """Fields of an object of which the SDK of Durable Functions makes one of Python."""

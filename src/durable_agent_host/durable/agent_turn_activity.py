@@ -20,11 +20,11 @@ from durable_agent_host.errors import FencedError, LogError, StateError, TurnErr
 from durable_agent_host.model.access import GRANTED_TURN
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest
-from durable_agent_host.segments.turn_data_storage import RECORD, TRAVELS_BYTES, SessionKey, TurnDataStorage
+from durable_agent_host.segments.turn_data_storage import RECORD, SessionKey, TurnDataStorage
 from durable_agent_host.session.receipts import KEY_REUSED, RESPONSE_EXPIRED, is_same_request
 from durable_agent_host.session.sealing import has_mark
 from durable_agent_host.turn.plan import ENDED_BEFORE
-from durable_agent_host.turn.turn_wire import decode_turn_request, encode_turn_outcome
+from durable_agent_host.turn.turn_wire import TRAVELS_BYTES, decode_turn_request, encode_turn_outcome
 
 _LOGGER = logging.getLogger(__name__)
 

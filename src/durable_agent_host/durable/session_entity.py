@@ -40,7 +40,6 @@ from durable_agent_host.model.turn import TurnRequest
 from durable_agent_host.segments.conversation_reader import TurnRecord
 from durable_agent_host.segments.turn_data_storage import SessionKey, TurnDataStorage
 from durable_agent_host.session.admission import (
-    MAX_REJECTED_TURNS,
     ReceiptWindow,
     commit_outcome,
     decide_admission,
@@ -253,7 +252,7 @@ class DurableAgentEntity:
             resumes=payload.get("resumes") is True,
         )
         if admission.status in {"rejected", "full"}:
-            changed_session = record_rejected(changed_session, payload["turn_id"], keep=MAX_REJECTED_TURNS)
+            changed_session = record_rejected(changed_session, payload["turn_id"])
         result: dict[str, Any] = {"status": admission.status, "running": admission.running}
         if admission.status == "granted" and self.runner.tracks_budget:
             result["counts"] = True

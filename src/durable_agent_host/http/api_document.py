@@ -170,7 +170,7 @@ class _OperationBuilder:
         response: dict[str, Any] = {"description": HTTPStatus(status).phrase}
         if headers := self._headers(route, status):
             response["headers"] = headers
-        if body and route.method != "HEAD":
+        if body:
             response["content"] = self._body(status, body)
         return response
 

@@ -82,7 +82,7 @@ async def _read_session(
 
 
 async def read_file(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
-    """``GET`` or ``HEAD /agents/{agent}/sessions/{session}/files/{file}``: the bytes, with type and name."""
+    """``GET /agents/{agent}/sessions/{session}/files/{file}``: the bytes, with type and name."""
     agent, session_id = named_session(host, call)
     file_id = call.path_part("file")
     session, files = await _read_session(host, client, agent, session_id)
@@ -94,9 +94,7 @@ async def read_file(host: HandlerContext, call: RouteRequest, client: TurnClient
     headers = _headers_of(file)
     if f'"{_etag(file)}"' in call.headers.get("if-none-match", ""):
         return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
-    if call.method == "HEAD" and file.size is not None:
-        return Response(headers=headers | {"content-length": str(file.size)})
-    if file.service is None and file.blob is not None and call.method == "GET":
+    if file.service is None and file.blob is not None:
         return PartStream(await files.slices(file), headers | {"content-length": str(file.size)})
     if file.service is None:
         data = await files.read(file)
@@ -106,8 +104,6 @@ async def read_file(host: HandlerContext, call: RouteRequest, client: TurnClient
         headers = _headers_of(
             replace(file, name=file.name or provider_file.name, media_type=file.media_type or provider_file.media_type)
         )
-    if call.method == "HEAD":
-        return Response(headers=headers | {"content-length": str(len(data))})
     return Response(data, headers=headers)
 
 

@@ -312,7 +312,7 @@ class Route(NamedTuple):
 
     def body_limit(self, settings: Settings) -> BodyLimit:
         """Return the largest body that is read; larger ones are answered with 413."""
-        if self.method in {"GET", "HEAD", "DELETE"} or self.streams_body:
+        if self.method in {"GET", "DELETE"} or self.streams_body:
             return BodyLimit(0)
         if self.body_kind == "file":
             return BodyLimit(settings.max_upload_bytes, setting=MAX_UPLOAD)

@@ -185,16 +185,6 @@ ROUTES: Final = (
         problems=(502,),
         parameters=(_ETAG,),
     ),
-    Route(
-        "http-file-head",
-        "HEAD",
-        _FILE,
-        "files.read",
-        file_routes.read_file,
-        {_OK: (), HTTPStatus.NOT_MODIFIED: ()},
-        problems=(502,),
-        parameters=(_ETAG,),
-    ),
     Route("http-turn", "GET", _TURN, "turn.read", turn_routes.read_turn, {_OK: (types.TurnWire,)}),
     Route(
         "http-steps",

@@ -1,8 +1,8 @@
 """A pending call: a call of a turn whose result comes from outside the attempt that made it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Final, Literal, NotRequired, TypedDict
+from dataclasses import asdict, dataclass
+from typing import Any, Final, Literal, NotRequired, TypedDict, cast
 
 PendingKind = Literal["approval", "in_doubt", "client_tool", "callback", "input", "budget"]
 """Who is asked for what.
@@ -93,24 +93,8 @@ class PendingCall:
 
     def to_json(self) -> PendingCallWire:
         """Return the call as JSON, as clients and the turn's orchestration have it."""
-        wire: PendingCallWire = {
-            "call_id": self.call_id,
-            "kind": self.kind,
-            "name": self.name,
-            "arguments": dict(self.arguments),
-            "path": self.path,
-            "created_at": self.created_at,
-            "expires_at": self.expires_at,
-        }
-        if self.reason is not None:
-            wire["reason"] = self.reason
-        if self.schema is not None:
-            wire["schema"] = self.schema
-        if self.approved_by is not None:
-            wire["approved_by"] = self.approved_by
-        if self.changed_by is not None:
-            wire["changed_by"] = self.changed_by
-        return wire
+        members = {name: value for name, value in asdict(self).items() if value is not None}
+        return cast("PendingCallWire", members)
 
 
 def is_answer_to(kind: str, answer: Mapping[str, Any]) -> bool:

@@ -15,6 +15,7 @@ from typing import Any, Final, cast
 
 from agent_framework import Content, Message
 
+from durable_agent_host.codec.shared_text import without_item
 from durable_agent_host.codec.tool_result_text import result_text, value_text
 from durable_agent_host.model.provider_item import ITEM, OWNER, PART_OF, STAMP
 
@@ -68,17 +69,14 @@ def describe_content(content: Content) -> str:
     return text if content.type in _FILES else f"[{tool}{'' if is_call else ' result'}: {text}]"
 
 
-def as_neutral(content: Content, unsent: frozenset[str]) -> Content:
+def as_neutral(content: Content) -> Content:
     """Return a content without its item, which it no longer is; as a text if the client would leave it out."""
-    if content.type in unsent:
+    if content.type in SERVICE_CONTENTS:
         return Content.from_text(describe_content(content))
-    if content.additional_properties.keys().isdisjoint((STAMP, PART_OF)):
-        return content
-    clone = copy.copy(content)
-    properties = content.additional_properties.items()
-    clone.additional_properties = {name: value for name, value in properties if name not in (STAMP, PART_OF)}
-    clone.protected_data = None  # it signs the text that there was
-    return clone
+    neutral = without_item(content)
+    if neutral is not content:
+        neutral.protected_data = None  # it signs the text that there was
+    return neutral
 
 
 def rewrite_for(messages: Sequence[Message], target: ReplayTarget) -> list[Message]:

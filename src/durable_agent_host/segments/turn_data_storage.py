@@ -27,10 +27,7 @@ from durable_agent_host.session.receipts import expired_outcome
 from durable_agent_host.session.sealing import Withdrawal, seal_outcome
 from durable_agent_host.session.transcript import external_provider_of
 from durable_agent_host.turn.turn_redactor import Redactor
-from durable_agent_host.turn.turn_wire import join_request, raw_fields, split_request
-
-TRAVELS_BYTES: Final = 4 * 1024
-"""Largest part of a request, answer or response that travels through orchestrations; larger ones go by reference."""
+from durable_agent_host.turn.turn_wire import TRAVELS_BYTES, join_request, raw_fields, split_request
 
 
 class SessionKey(NamedTuple):
@@ -155,7 +152,7 @@ class TurnDataStorage:
                     else ""
                 )
                 request = replace(redacted_request, raw=raw)
-            small, large = split_request(request, TRAVELS_BYTES)
+            small, large = split_request(request)
             return small if large is None else small | {"stored": await self._store_json(request, large)}
         except LogError as error:
             raise LogUnavailableError(f"{error}. The turn could not begin: try again later") from error
@@ -166,7 +163,7 @@ class TurnDataStorage:
         Raises:
             LogError: the store does not answer.
         """
-        if request.stored or split_request(request, TRAVELS_BYTES)[1] is not None:
+        if request.stored or split_request(request)[1] is not None:
             store = self.open_store()
             namespace = request.log_id
             await store.delete(namespace, [blob.name async for blob in store.list_blobs(namespace)])

@@ -203,11 +203,11 @@ def queue_request(
     return replace(session, queue=(*session.queue, turn_id), requests={**session.requests, turn_id: request}), True
 
 
-def record_rejected(session: Session, turn_id: str, *, keep: int) -> Session:
+def record_rejected(session: Session, turn_id: str) -> Session:
     """Remember a rejected turn, so that its orchestration is deleted with the session."""
     if turn_id in session.rejected_turn_ids:
         return session
-    return replace(session, rejected_turn_ids=(*session.rejected_turn_ids, turn_id)[-keep:])
+    return replace(session, rejected_turn_ids=(*session.rejected_turn_ids, turn_id)[-MAX_REJECTED_TURNS:])
 
 
 def commit_outcome(session: Session, outcome: TurnOutcome, *, window: ReceiptWindow) -> tuple[Session, str | None]:

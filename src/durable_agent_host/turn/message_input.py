@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple, cast
 from agent_framework import Content, detect_media_type_from_base64
 
 from durable_agent_host.codec.content import decode_content, encode_content
+from durable_agent_host.codec.strict_json import SURROGATE
 from durable_agent_host.errors import RequestError
 from durable_agent_host.model.conversation_file import is_public_url, media_type_of_name
 
@@ -30,7 +31,6 @@ MAX_PARTS: Final = 256
 
 _MAX_URL_CHARACTERS: Final = 8192
 """Of a URL that a model's service fetches."""
-_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _MAX_FILE_ID_CHARACTERS: Final = 256
 _FILE_ID: Final = re.compile(r"(?:[a-z][a-z0-9+.-]*://)?[A-Za-z0-9][\w.:=+@-]*(?:/[A-Za-z0-9][\w.:=+@-]*)*", re.ASCII)
 """What services call files: ``file-abc``, ``files/abc``, and addresses; no step of a path upwards."""
@@ -194,7 +194,7 @@ def _read_media(kind: str, fields: Mapping[str, Any], where: str) -> Content:
     for name, value in fields.items():
         if not isinstance(value, str) or not value:
             raise RequestError(f"{name!r} of {where} is {json_name(value)}: give a text")
-        if _SURROGATE.search(value):
+        if SURROGATE.search(value):
             raise RequestError(f"{name!r} of {where} has half of a surrogate pair, which is no character")
     sources = [name for name in ("url", "data", "file_id") if name in fields]
     if len(sources) != 1:
@@ -283,7 +283,7 @@ def _data(base64_text: str, media_type: str, name: str | None) -> Content:
 
 
 def _without_surrogates(text: str, where: str) -> str:
-    if _SURROGATE.search(text):
+    if SURROGATE.search(text):
         raise RequestError(f"{where} has half of a surrogate pair, which is no character: send whole characters")
     return text
 

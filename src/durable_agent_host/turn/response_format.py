@@ -20,7 +20,7 @@ from referencing import Registry
 from referencing.exceptions import Unresolvable
 from referencing.jsonschema import specification_with
 
-from durable_agent_host.codec.strict_json import is_nested_too_deeply, parse_strict
+from durable_agent_host.codec.strict_json import SURROGATE, is_nested_too_deeply, parse_strict
 from durable_agent_host.errors import InvalidAnswerError, RequestError
 
 MAX_SCHEMA_CHARACTERS: Final = 64 * 1024
@@ -32,7 +32,6 @@ MAX_SCHEMA_OBJECTS: Final = 2_000
 STEPS_AT_ONCE: Final = 50_000
 """Maximum keyword checks against values in a process that has other things to do."""
 
-_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _OBJECTS_AT_ONCE: Final = 200
 """Maximum objects of a schema that is checked in a process that has other things to do."""
 _UNBOUNDED: Final = frozenset(
@@ -94,7 +93,7 @@ def _check_form(response_format: Mapping[str, Any]) -> None:
     if is_nested_too_deeply(response_format):
         raise _unusable("it is nested too deeply")
     text = json.dumps(response_format, ensure_ascii=False)
-    if _SURROGATE.search(text):
+    if SURROGATE.search(text):
         raise _unusable("it has half of a surrogate pair, which is no character")
     if response_format.get("type") == "json_schema":
         section: Any = response_format.get("json_schema", response_format)

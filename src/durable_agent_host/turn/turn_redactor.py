@@ -18,7 +18,7 @@ from agent_framework import AgentResponse, Content, Message
 from durable_agent_host.codec.content import decode_content, encode_content
 from durable_agent_host.codec.content_fields import dump_value
 from durable_agent_host.codec.message import decode_message, encode_message
-from durable_agent_host.codec.shared_text import detach_shared_texts, restore_shared_texts
+from durable_agent_host.codec.shared_text import detach_shared_texts, restore_shared_texts, without_item
 from durable_agent_host.codec.strict_json import read_json
 from durable_agent_host.errors import RedactionError
 from durable_agent_host.model.overlay import MessagePosition, Overlay
@@ -298,7 +298,7 @@ class Redactor:
         starts = [n for n, content in enumerate(message.contents) if PART_OF not in content.additional_properties]
         for start, end in pairwise([*starts, len(contents)]):
             if any(is_changed[start + 1 : end]) or STAMP not in contents[start].additional_properties:
-                contents[start:end] = map(_without_item, contents[start:end])  # it would repeat what was removed
+                contents[start:end] = map(without_item, contents[start:end])  # it would repeat what was removed
         restore_shared_texts(contents)
         properties = self.value(message.additional_properties)
         is_same = all(new is old for new, old in zip(contents, message.contents, strict=True))
@@ -345,15 +345,6 @@ class Redactor:
         if isinstance(result, Content) and result.type == content_type and isinstance(result.text, text_type):
             return result, ""
         return None, f"returned {type(result).__name__}"
-
-
-def _without_item(content: Content) -> Content:
-    if content.additional_properties.keys().isdisjoint((STAMP, PART_OF)):
-        return content
-    clone = copy.copy(content)
-    properties = content.additional_properties.items()
-    clone.additional_properties = {name: value for name, value in properties if name not in (STAMP, PART_OF)}
-    return clone
 
 
 def _differs(content: Content, other: Content) -> bool:

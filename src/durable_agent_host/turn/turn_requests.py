@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple, cast
 
 from durable_agent_host.codec.entity_state import encode_owner
+from durable_agent_host.codec.strict_json import SURROGATE
 from durable_agent_host.errors import RequestError
 from durable_agent_host.model.access import RequestContext
 from durable_agent_host.model.ids import check_session_id, derived_id
@@ -35,7 +36,6 @@ class SessionTarget(NamedTuple):
         return replace(request, owner=encode_owner(self.owner))
 
 
-_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _TRACEPARENT_CHARACTERS: Final = 55
 """Length of a ``traceparent`` of version 00."""
 _TRACEPARENT: Final = re.compile(r"(?!ff)([0-9a-f]{2})-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-.*)?")
@@ -201,7 +201,7 @@ def read_turn_request(wire: Any, *, instance_id: str, created_at: str) -> TurnRe
         if not fields.get(name) and not (name == "message" and (fields.get("contents") or fields.get("stored"))):
             raise RequestError(f"the input has no {name!r}: give an object with 'agent' and 'message'")
     for name, value in fields.items():
-        if isinstance(value, str) and _SURROGATE.search(value):
+        if isinstance(value, str) and SURROGATE.search(value):
             raise RequestError(f"{name!r} has half of a surrogate pair, which is no character: send whole characters")
     if fields.get("role", "user") != "user":
         raise RequestError(f"'role' is {fields['role']!r}: a turn begins with a message of role 'user'")

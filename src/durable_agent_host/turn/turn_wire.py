@@ -14,6 +14,8 @@ from durable_agent_host.turn.turn_events import SEPARATOR, ResponseMessageWire
 
 _REQUEST: Final = TypeAdapter(TurnRequest)
 _OUTCOME: Final = TypeAdapter(TurnOutcome)
+TRAVELS_BYTES: Final = 4 * 1024
+"""Largest part of a request, answer or response that travels through orchestrations; larger ones go by reference."""
 _LARGE: Final = ("message", "response_format", "options", "contents", "client_tools")
 """Fields of a request that may be stored outside of it."""
 _ALWAYS_PRESENT: Final = frozenset(
@@ -55,14 +57,14 @@ def validate[T](adapter: TypeAdapter[T], wire: Any) -> T:
         raise RequestError(f"{location[:200]!r} is not valid: {details['msg']}") from None
 
 
-def split_request(request: TurnRequest, max_bytes: int) -> tuple[dict[str, Any], dict[str, Any] | None]:
+def split_request(request: TurnRequest) -> tuple[dict[str, Any], dict[str, Any] | None]:
     """Encode a request, and split one that is too large to travel.
 
     Returns:
         The request as JSON without its large fields, and those fields, to be stored; or all of it and None.
     """
     wire = encode_turn_request(request)
-    if len(json_bytes_of(wire)) <= max_bytes:
+    if len(json_bytes_of(wire)) <= TRAVELS_BYTES:
         return wire, None
     small = {name: value for name, value in wire.items() if name not in _LARGE}
     return small | {"message": ""}, _large_fields(wire)

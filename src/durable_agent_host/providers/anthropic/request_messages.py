@@ -25,7 +25,7 @@ from durable_agent_host.providers.anthropic.block_mapping import (
 from durable_agent_host.providers.anthropic.block_types import is_hosted_result
 from durable_agent_host.providers.anthropic.message_accumulator import Block
 from durable_agent_host.providers.call_pairing import PartFormat, accepted_name, pair_results, unique_id
-from durable_agent_host.providers.cross_provider_history import SERVICE_CONTENTS, as_neutral
+from durable_agent_host.providers.cross_provider_history import as_neutral
 from durable_agent_host.providers.item_metadata import is_edited
 from durable_agent_host.providers.lost_state import LossRules, with_contents
 
@@ -151,7 +151,7 @@ def request_groups(message: Message, prepare: Prepare) -> list[Block]:
         if is_item and not is_edited(contents):
             request_messages.append({"role": "assistant", "content": item_blocks(contents)})
         elif message.role == "assistant":
-            neutral_contents = [as_neutral(content, SERVICE_CONTENTS) for content in contents]
+            neutral_contents = [as_neutral(content) for content in contents]
             request_messages += prepare(with_contents(message, neutral_contents))
         else:
             request_messages += prepare(with_contents(message, contents))

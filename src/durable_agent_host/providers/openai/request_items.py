@@ -189,7 +189,7 @@ def _without_edited_items(message: Message) -> Message:
         was_item = not group[0].additional_properties.keys().isdisjoint((STAMP, PART_OF))
         if was_item and (find_item_metadata(group[0]) is None or is_edited(group)):
             # Reasoning is encrypted as it was, and has to be followed by its item.
-            contents += [as_neutral(content, SERVICE_CONTENTS) for content in group if content.type != "text_reasoning"]
+            contents += [as_neutral(content) for content in group if content.type != "text_reasoning"]
         else:
             contents += group
     return message if contents == list(message.contents) else with_contents(message, contents)
