@@ -96,7 +96,7 @@ class UIMessageStream:
                 names = {"approvalId": data["call_id"], "approved": data["outcome"] == "approved"}
                 return [{"type": "tool-approval-response", **names}]
             case _:
-                return [{"type": f"data-{name}", "data": data}]
+                return [{"type": f"data-{name}", "data": data, "transient": "tool." in name}]
 
     def _call(self, data: Mapping[str, Any], **fields: Any) -> Chunk:
         self._names[data["call_id"]] = data["name"]

@@ -67,8 +67,9 @@ class _Chat:
 
     async def _is_waiting(self, event: TurnEvent, replied_ids: Collection[str]) -> bool:
         """Return whether a turn, or the one before it, waits for an answer of a page: a job elsewhere needs none."""
-        calls = event.data.get("pending_calls", ())
-        pending_ids = {call["call_id"] for call in calls if call["kind"] != "callback"}.difference(replied_ids)
+        pending_ids = {
+            call["call_id"] for call in event.data.get("pending_calls", ()) if call["kind"] != "callback"
+        }.difference(replied_ids)
         if not pending_ids:
             return False
         data = (await self.api.turn(self.agent, event.session_id, event.turn_id)).data
