@@ -104,8 +104,7 @@ async def send(host: HandlerContext, call: RouteRequest, client: TurnClient) -> 
         return await chat.stream(
             chat.api.stream(chat.agent, message.content, session_id=chat.id, idempotency_key=message.id, **more)
         )
-    replies = message.replies((await chat.api.turn(chat.agent, chat.id, message.id)).pending_calls)
-    if replies:
+    if replies := message.replies((await chat.api.turn(chat.agent, chat.id, message.id)).pending_calls):
         await chat.api.answer(chat.agent, chat.id, message.id, replies)
     return await chat.stream(
         chat.api.follow(chat.agent, chat.id, message.id),
