@@ -8,7 +8,7 @@ import pytest
 from agent_framework import Agent, FunctionTool, Message
 from agent_framework_openai import OpenAIChatClient
 
-from durable_agent_host.providers.openai.item_mapping import attach_items
+from durable_agent_host.providers.openai.item_mapping import complete_item
 from durable_agent_host.providers.openai.provider import RESPONSES
 from durable_agent_host.providers.registry import provider_for
 from tests.durable_agent_host.wire_lab import Lab, Mortal
@@ -97,7 +97,10 @@ async def test_reasoning_that_foundry_has_stored_goes_back_to_it_alone():
     """It is not encrypted: the service finds it by its response."""
     thought = {"type": "reasoning", "id": "rs_1", "response_id": "resp_1", "summary": [], "content": []}
     answer = {"type": "message", "id": "msg_1", "role": "assistant", "content": [{"type": "output_text", "text": "hi"}]}
-    history = [Message("assistant", attach_items([], [thought, answer])), Message("user", ["go on"])]
+    history = [
+        Message("assistant", [*complete_item([], thought), *complete_item([], answer)]),
+        Message("user", ["go on"]),
+    ]
     async with FoundryLab().agent() as agent:
         for client, items in ((agent.client, [thought]), (OpenAIChatClient(model="m", api_key="k"), [])):
             options = await RESPONSES.adapt(client)._prepare_options(history, {"store": False})

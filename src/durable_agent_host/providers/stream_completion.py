@@ -37,7 +37,7 @@ def _has_output(update: object) -> bool:
     return bool(contents or getattr(update, "finish_reason", None))
 
 
-_RESPONSES_FINAL_EVENTS: Final = frozenset({"response.completed", "response.incomplete", "response.failed", "error"})
+_RESPONSES_FINAL_EVENTS: Final = frozenset({"response.completed", "response.incomplete"})
 _RESPONSES_STATUS: Final = frozenset({"completed", "incomplete", "failed", "cancelled"})
 
 
@@ -47,8 +47,6 @@ def _is_responses_end(raw: Any) -> bool | None:
     if isinstance(kind, str) and kind.startswith("response."):
         initial_status = getattr(getattr(raw, "response", None), "status", None) if kind == "response.created" else None
         return kind in _RESPONSES_FINAL_EVENTS or initial_status in _RESPONSES_STATUS
-    if kind == "error":
-        return True
     if getattr(raw, "object", None) == "response":
         return getattr(raw, "status", None) in _RESPONSES_STATUS
     return None
@@ -62,25 +60,15 @@ def _is_chat_completions_end(raw: Any) -> bool | None:
     return any(getattr(choice, "finish_reason", None) for choice in cast("list[Any]", choices))
 
 
-_ANTHROPIC_EVENTS: Final = ("message_start", "message_delta", "message_stop", "content_block_")
-
-
 def _is_anthropic_end(raw: Any) -> bool | None:
-    """Anthropic: the stop reason, which the framework passes on; ``message_stop`` after it has no further data."""
-    kind = getattr(raw, "type", None)
-    if kind == "message":
-        return getattr(raw, "stop_reason", None) is not None
-    if not isinstance(kind, str) or not kind.startswith(_ANTHROPIC_EVENTS):
-        return None
-    return kind == "message_stop" or getattr(getattr(raw, "delta", None), "stop_reason", None) is not None
+    """Anthropic: the stop reason of a message that was not streamed; the adapter reads the events of others."""
+    return getattr(raw, "stop_reason", None) is not None if getattr(raw, "type", None) == "message" else None
 
 
 def _is_gemini_end(raw: Any) -> bool | None:
-    """Gemini: a candidate with its finish reason, or a blocked prompt."""
+    """Gemini: a candidate with its finish reason."""
     if not hasattr(raw, "candidates") or not hasattr(raw, "prompt_feedback"):
         return None
-    if getattr(raw.prompt_feedback, "block_reason", None):
-        return True
     return any(getattr(candidate, "finish_reason", None) for candidate in raw.candidates or ())
 
 

@@ -4,7 +4,7 @@ import pytest
 from agent_framework import Content, Message
 from agent_framework_openai import OpenAIChatClient
 
-from durable_agent_host.providers.openai.item_mapping import attach_items
+from durable_agent_host.providers.openai.item_mapping import complete_item
 from durable_agent_host.providers.openai.provider import RESPONSES
 from durable_agent_host.providers.openai.request_items import with_valid_ids
 from durable_agent_host.providers.services import SERVICES, UNKNOWN
@@ -40,7 +40,7 @@ async def sent(*messages, **options):
 
 
 def response(*items):
-    return attach_items([], items)
+    return [content for item in items for content in complete_item([], item)]
 
 
 async def test_an_item_that_lost_a_content_is_sent_as_what_is_left():

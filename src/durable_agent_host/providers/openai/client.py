@@ -20,11 +20,10 @@ from agent_framework import ChatResponse, ChatResponseUpdate, Content, Message, 
 from durable_agent_host.agent.dynamic_subclass import copy_with_mixin
 from durable_agent_host.agent.response_limits import until_its_end
 from durable_agent_host.agent.retry_classification import classify_error
-from durable_agent_host.codec.journal_entry import replayed_updates
 from durable_agent_host.concurrency.thread_offload import await_in_thread_if_many, contents_in, run_in_thread_if_many
 from durable_agent_host.model.ending import LENGTH
 from durable_agent_host.model.log_entry import CURSOR
-from durable_agent_host.model.provider_item import ITEM, SERVICE_TIER, ItemPart
+from durable_agent_host.model.provider_item import ITEM, SERVICE_TIER
 from durable_agent_host.providers.adapted_client import FoldedStreamMixin, bypass_transform, unwrap_update
 from durable_agent_host.providers.call_pairing import declared_tool_names
 from durable_agent_host.providers.event_normalization import NormalizedEventsMixin
@@ -34,12 +33,12 @@ from durable_agent_host.providers.neutral_contents import (
     add_counts,
     filtered_categories,
     refusal_properties,
+    sdk_json,
 )
 from durable_agent_host.providers.openai.client_calls import prepare_output
 from durable_agent_host.providers.openai.content_completion import complete_patch
 from durable_agent_host.providers.openai.errors import parse_failure
 from durable_agent_host.providers.openai.item_mapping import (
-    attach_items,
     find_item_metadata,
     input_item,
     plain_item,
@@ -142,6 +141,7 @@ _MAX_WAIT_SECONDS: Final = 5.0
 async def stream_or_retrieve(
     stream: ResponseStream[ChatResponseUpdate, ChatResponse[Any]],
     retrieve: Callable[[], Awaitable[ChatResponse[Any]]],
+    to_updates: Callable[[Any], Iterable[ChatResponseUpdate]],
     token: Mapping[str, Any],
 ) -> AsyncGenerator[ChatResponseUpdate]:
     """Yield a response as it streams, or in full when the service no longer streams it.
@@ -149,6 +149,7 @@ async def stream_or_retrieve(
     Args:
         stream: of the response; of the events after the cursor, if the token has one.
         retrieve: returns the full response.
+        to_updates: reads a response of the SDK.
         token: of the response, with the texts up to the cursor, if it has one.
     """
     cursor = token.get(CURSOR)
@@ -172,12 +173,8 @@ async def stream_or_retrieve(
     while (response := await retrieve()).continuation_token is not None:
         await asyncio.sleep(seconds)
         seconds = min(seconds * 2, _MAX_WAIT_SECONDS)
-    *messages, last = replayed_updates(response)
-    for update in messages:
-        update.raw_representation = ItemPart(None)  # its contents are complete
+    for update in to_updates(response.raw_representation):
         yield update
-    last.raw_representation = response.raw_representation
-    yield last
 
 
 class NormalizedResponsesMixin(NormalizedEventsMixin):
@@ -197,6 +194,8 @@ _ENCRYPTED = "reasoning.encrypted_content"
 
 class ItemPreservingMixin(FoldedStreamMixin):
     """The overrides; precedes the client's own class in the method resolution order."""
+
+    client: Any
 
     def _finalize_response_updates(self, updates: Sequence[Any], **kwargs: Any) -> Any:
         client: Any = super()
@@ -232,10 +231,20 @@ class ItemPreservingMixin(FoldedStreamMixin):
         def finalize(updates: Sequence[Any]) -> Any:
             final_event: Any = unwrap_update(updates[-1]) if updates else None
             if CURSOR in token and getattr(final_event, "type", None) in _LAST_EVENTS:
-                return self._parse_response_from_openai(final_event.response, options=options)
+                updates = self._read_response(final_event.response)
             return self._finalize_response_updates(updates, response_format=options.get("response_format"))
 
-        return ResponseStream(stream_or_retrieve(result, retrieve, token), finalizer=finalize)
+        return ResponseStream(stream_or_retrieve(result, retrieve, self._read_response, token), finalizer=finalize)
+
+    def _read_response(self, response: Any) -> list[ChatResponseUpdate]:
+        """Read a whole response as the events that the service would have streamed."""
+        _, stream_type = _kinds()
+        calls: dict[int, Any] = {}
+        events = (
+            self.client._process_response_data(data=event, cast_to=stream_type, response=None)
+            for event in ResponseEventNormalizer().read(None, sdk_json(response))
+        )
+        return [self._parse_chunk_from_openai(event, {}, calls) for event in events]
 
     def _starting_after(self, cursor: int) -> Any:
         """Copy the client so that it retrieves the events of a response after a number."""
@@ -253,17 +262,6 @@ class ItemPreservingMixin(FoldedStreamMixin):
         elif event.type == "response.output_item.done" and event.item.type == "apply_patch_call":
             update.contents = complete_patch(plain_item(event.item), update.contents)
         return update
-
-    def _parse_response_from_openai(self, response: Any, *args: Any, **kwargs: Any) -> Any:
-        if (error := parse_failure(response)) is not None:
-            raise error
-        client: Any = super()
-        chat_response = client._parse_response_from_openai(response, *args, **kwargs)
-        chat_response.messages = complete_messages(
-            chat_response.messages, [plain_item(item) for item in response.output]
-        )
-        _add_properties(chat_response, response)
-        return chat_response
 
     async def _prepare_request(self, *args: Any, **kwargs: Any) -> tuple[Any, dict[str, Any], dict[str, Any]]:
         client: Any = super()
@@ -373,19 +371,3 @@ def _accepts_encrypted_reasoning(client: object) -> bool:
     from agent_framework_openai import OpenAIChatClient
 
     return isinstance(client, OpenAIChatClient)
-
-
-def complete_messages(messages: Iterable[Message], items: Sequence[Mapping[str, Any]]) -> list[Message]:
-    """Attach the items of one model call to the framework's messages of it.
-
-    Returns:
-        The same messages without items, otherwise one message with the contents in the order of the items.
-    """
-    call_messages = list(messages)
-    if not items or any(message.role != "assistant" for message in call_messages):
-        return call_messages
-    complete_message = copy.copy(call_messages[0]) if call_messages else Message("assistant", [])
-    complete_message.contents = attach_items(
-        [content for message in call_messages for content in message.contents], items
-    )
-    return [complete_message]

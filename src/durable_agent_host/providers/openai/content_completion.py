@@ -77,7 +77,6 @@ def complete_function_call(item: Item, contents: list[Content]) -> list[Content]
             content.status = item.get("status") or content.status
             content.arguments = item["arguments"] if item.get("arguments") is not None else content.arguments
             content.additional_properties = _strip_event_counters(content.additional_properties)
-            content.additional_properties.pop("status", None)  # a whole response has it in both places
             if item.get("id"):
                 openai = object_at(content.additional_properties, "openai")
                 ids = {"fc_id": item["id"], "openai": openai | {"item_id": item["id"]}}

@@ -23,41 +23,28 @@ _CONTAINER_EXPIRED: Final = re.compile(
 openai/codex#8145 and others)."""
 
 
-def parse_failure(event_or_response: Any) -> ProviderError | None:
-    """Read the failure that an event or a response reports.
-
-    Args:
-        event_or_response: an event of a stream, or a response.
+def parse_failure(event: Any) -> ProviderError | None:
+    """Read the failure that an event of a stream reports.
 
     Returns:
         The error with the service's reason; None without a failure.
     """
-    if getattr(event_or_response, "type", None) == "error":
-        nested_error: Any = getattr(event_or_response, "error", None)  # in the API's JSON; the SDK's model is flat
+    if event.type == "error":
+        nested_error: Any = getattr(event, "error", None)  # in the API's JSON; the SDK's model is flat
         is_nested = isinstance(nested_error, dict)
-        error_fields = cast("dict[str, Any]", nested_error if is_nested else vars(event_or_response))
+        error_fields = cast("dict[str, Any]", nested_error if is_nested else vars(event))
         return response_failure(error_fields.get("code"), error_fields.get("message"))
-    if getattr(event_or_response, "type", None) == "response.failed":
-        event_or_response = event_or_response.response
-    if not _has_failed(event_or_response):
+    if event.type != "response.failed":
         return None
-    error = response_failure(
-        getattr(event_or_response.error, "code", None), getattr(event_or_response.error, "message", None)
-    )
-    usage: Any = getattr(event_or_response, "usage", None)
+    response = event.response
+    error = response_failure(getattr(response.error, "code", None), getattr(response.error, "message", None))
+    usage: Any = getattr(response, "usage", None)
     error.usage = {
         "input_token_count": getattr(usage, "input_tokens", None),
         "output_token_count": getattr(usage, "output_tokens", None),
         "total_token_count": getattr(usage, "total_tokens", None),
     }
     return error
-
-
-def _has_failed(response: Any) -> bool:
-    """Return whether a response has failed; False for an event. Missing attributes of SDK models are slow to read."""
-    fields: dict[str, Any] = getattr(response, "__dict__", None) or {}
-    further: dict[str, Any] = getattr(response, "__pydantic_extra__", None) or {}
-    return "failed" in (fields.get("status"), further.get("status"))
 
 
 def find_lost_state(error: BaseException) -> LostState | None:

@@ -14,13 +14,12 @@ Source: ``_parse_chunk_from_openai`` and ``_prepare_message_for_openai`` of agen
 outputs, containers, phases and MCP arguments of a stream and omit hosted calls from a replay.
 """
 
-import copy
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
 from agent_framework import Content, Message
 
-from durable_agent_host.model.provider_item import ITEM, STAMP, ItemPart, is_carrier
+from durable_agent_host.model.provider_item import ITEM, STAMP, ItemPart
 from durable_agent_host.model.response_normalization import with_text_names
 from durable_agent_host.providers.adapted_client import unwrap_update
 from durable_agent_host.providers.item_metadata import ItemMetadata
@@ -43,19 +42,6 @@ def to_input_item(item: Mapping[str, Any]) -> Item:
     }
 
 
-def attach_items(contents: Iterable[Content], items: Iterable[Mapping[str, Any]]) -> list[Content]:
-    """Give the contents of one model call the order and identity of the provider's items.
-
-    Returns:
-        The contents in the order of the items, complete, then those that belong to no item.
-    """
-    remaining = [content for content in contents if not is_carrier(content)]
-    ordered_contents: list[Content] = []
-    for item in items:
-        ordered_contents += complete_item(_pop_contents(remaining, item), item)
-    return ordered_contents + remaining
-
-
 def complete_item(contents: list[Content], item: Mapping[str, Any] | None) -> list[Content]:
     """Complete the contents of one item, and give them its identity.
 
@@ -72,28 +58,6 @@ def complete_item(contents: list[Content], item: Mapping[str, Any] | None) -> li
     group = contents or [Content("text", text="")]
     METADATA.attach(group, item)
     return group
-
-
-def _pop_contents(remaining: list[Content], item: Mapping[str, Any]) -> list[Content]:
-    """Remove the contents of an item from the remaining ones, and return copies; a message has a text for each part."""
-    ids = {item.get("id"), item.get("call_id")} - {None}
-    content_types = item_type(item["type"]).matching_content_types
-    if item["type"] == "message":
-        texts = [content for content in remaining if content.type == "text"]
-        item_contents = texts[: len(item.get("content") or ())]
-    else:
-        item_contents = [
-            content
-            for content in remaining
-            if {content.id, content.call_id, content.image_id} & ids
-            and (not content_types or content.type in content_types)
-        ]
-    if item["type"] == "function_call":
-        item_contents = item_contents[:1]  # some services give two calls the same call id
-    remaining[:] = [
-        content for content in remaining if not any(content is item_content for item_content in item_contents)
-    ]
-    return [copy.copy(content) for content in item_contents]
 
 
 def input_item(group: Sequence[Content]) -> Item:

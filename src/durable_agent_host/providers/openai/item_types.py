@@ -32,8 +32,6 @@ class ItemType:
         streams: field of an event that numbers a part of the item → the events with it; the empty name for events about
             the item as a whole.
         complete: adds what the framework's stream parser omits; None leaves the contents unchanged.
-        matching_content_types: the types of its contents, for items that share a call id with another item; empty for
-            any.
         output_only: fields that the API does not accept back. Source: openai-python 3.52, the ``Param`` types. Others
             are known once the API refuses them (`lost_state.find_refusal`).
         may_be_null: fields that are sent even when null.
@@ -47,7 +45,6 @@ class ItemType:
 
     streams: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     complete: Complete | None = None
-    matching_content_types: frozenset[str] = frozenset()
     output_only: frozenset[str] = frozenset({"created_by"})
     may_be_null: frozenset[str] = frozenset()
     trim: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None
@@ -173,7 +170,6 @@ ITEM_TYPES: Final[dict[str, ItemType]] = {
     "function_call": ItemType(
         streams=_events("function_call_arguments"),
         complete=content_completion.complete_function_call,
-        matching_content_types=frozenset({"function_call"}),
         is_id_optional=True,
         id_prefix="fc_",
         needs_result=True,
@@ -210,14 +206,12 @@ ITEM_TYPES: Final[dict[str, ItemType]] = {
     ),
     "shell_call": ItemType(
         complete=content_completion.complete_call,
-        matching_content_types=frozenset({"shell_tool_call", "function_call"}),
         hosted_call=_shell_call,
         is_id_optional=True,
         needs_result=True,
     ),
     "shell_call_output": ItemType(
         complete=content_completion.complete_shell_output,
-        matching_content_types=frozenset({"shell_tool_result"}),
         hosted_call=lambda item: _call(item, "", None, id_field="call_id"),
     ),
     "local_shell_call": ItemType(
