@@ -3,17 +3,13 @@
 import re
 import subprocess
 import sys
-from collections import defaultdict
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 import requests
 
 from durable_agent_host.http.api_document import api_document
 from durable_agent_host.http.routes import ROUTES
-from durable_agent_host.turn.turn_events import CALL_PENDING, EVENTS, TURN_WAITING
 from tests.forks import ROOT
 from tests.kit import AgentHost, PracticeModel, running_host
 from tests.processes import wait_until
@@ -118,64 +114,3 @@ def run_schemathesis(host: AgentHost, folder: Path, configuration: str) -> None:
     assert report.returncode == 0, report.stdout[-8000:] + report.stderr
     operations = sum(map(len, api_document()["paths"].values()))
     assert re.findall(r"Tested: (\d+)", report.stdout) == [str(operations)]
-
-
-NAME = re.compile(r"`(\w+)(?:: true)?`")
-
-
-def _rows(heading: str) -> list[list[str]]:
-    section = (ROOT / "docs/reference/http.md").read_text().partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
-    return [line.strip("|").split("|") for line in section.splitlines() if line.startswith("| `") or line[:4] == "| | "]
-
-
-def _members(schema: Mapping[str, Any]) -> set[str]:
-    schemas = api_document()["components"]["schemas"]
-    return set(schemas[schema["$ref"].rpartition("/")[2]]["properties"])
-
-
-def test_the_events_of_the_documents_table_have_the_members_of_their_types():
-    """Neither the table of events in http.md nor the types can change alone."""
-    documented: dict[str, set[str]] = {}
-    event = ""
-    for name, members, *_ in _rows("Events"):
-        event = name.strip(" `") or event
-        before, _, after = re.sub(r"\([^)]*\)", "", members).partition(":")
-        documented.setdefault(event, set()).update(NAME.findall(before) or NAME.findall(after))
-    described = {
-        each["title"]: _members(each["properties"]["data"])
-        for each in api_document()["components"]["schemas"]["Event"]["oneOf"]
-    }
-    assert documented.keys() == EVENTS.keys()
-    for name, members in documented.items():
-        assert not members or members == described[name] - UNTOLD[name], name
-
-
-UNTOLD = defaultdict(set[str], {CALL_PENDING: {"progress", "truncated"}, TURN_WAITING: {"turn_id", "session_id"}})
-"""Members that the table leaves out: what a pending call gets later, and the names of the turn."""
-
-
-def test_the_steps_of_the_documents_table_are_those_of_the_types():
-    """Each kind of step has a row, and each row a type."""
-    schemas = api_document()["components"]["schemas"]
-    kinds = {schemas[each["$ref"].rpartition("/")[2]]["properties"]["kind"]["const"] for each in _steps(schemas)}
-    assert {name.strip(" `") for name, *_ in _rows("Steps")[1:]} == kinds
-
-
-def _steps(schemas: Mapping[str, Any]) -> list[dict[str, Any]]:
-    return schemas["StepPage"]["properties"]["steps"]["items"]["anyOf"]
-
-
-def test_the_answer_of_run_has_the_members_of_the_document():
-    """Neither the paragraph on the answer of run in http.md nor its type can change alone."""
-    text = (ROOT / "docs/reference/http.md").read_text()
-    paragraph = text.partition("\nThe JSON answer of `run` has ")[2].partition("\n\n")[0]
-    names = set(NAME.findall(re.sub(r"\([^()]*(?:\([^()]*\))?[^()]*\)", "", paragraph)))
-    assert names == set(api_document()["components"]["schemas"]["RunAnswer"]["properties"])
-
-
-def test_every_member_of_an_answer_is_in_the_documents():
-    """A member that the API's document has is named, as code, on a page of the documents."""
-    pages = [path.read_text() for path in (ROOT / "docs").rglob("*.md")]
-    names = {name for page in pages for code in page.split("`")[1::2] for name in re.findall(r"\w+", code)}
-    schemas = api_document()["components"]["schemas"]
-    assert not {name: untold for name in schemas if (untold := {*schemas[name].get("properties", {})} - names)}

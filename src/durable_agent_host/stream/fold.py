@@ -21,7 +21,7 @@ from agent_framework import AgentResponse, AgentResponseUpdate, Content, Message
 from durable_agent_host.model.budget import known_counts
 from durable_agent_host.model.ending import PAUSE
 from durable_agent_host.model.provider_item import PART_OF, STAMP, ItemPart
-from durable_agent_host.stream.fold_content import ACCUMULATORS, Accumulator, CompleteContent
+from durable_agent_host.stream.fold_content import ACCUMULATORS, Accumulator, CodeRunAccumulator, CompleteContent
 
 # One message as its updates are collected: slots for items and for contents between them.
 
@@ -398,10 +398,14 @@ def fold_contents(contents: Sequence[Content]) -> list[Content]:
     """Fold the contents of a stored message that was saved chunk by chunk.
 
     Returns:
-        New contents: one for each text, call and script.
+        New contents: one for each text, call and script. A script that older clients repeated at its end comes once.
     """
     accumulator = MessageAccumulator(AgentResponseUpdate(role="assistant"))
     accumulator.add(contents, None)
+    for slot in accumulator.slots:
+        for _, joiner in slot.parts:
+            if isinstance(joiner, CodeRunAccumulator):
+                joiner.drop_repeat()
     return tidy_contents([joiner.content() for slot in accumulator.slots for _, joiner in slot.parts])
 
 

@@ -240,6 +240,14 @@ class CodeRunAccumulator(_Accumulator):
                 self._other_outputs = value
         self._add_common(content, incoming_wins=True)
 
+    def drop_repeat(self) -> None:
+        """Drop the last input when it repeats all before it, as older clients ended a streamed script."""
+        inputs = self._lists["inputs"]
+        if inputs and len(inputs) > 1 and all(_is_text(text_content) for text_content in inputs):
+            *before, last = (str(text_content.text) for text_content in inputs)
+            if "".join(before) == last:
+                del inputs[:-1]
+
     def content(self, *, as_fragment: bool = False) -> Content:
         """Return the run as one content.
 
