@@ -3,15 +3,13 @@
 Theory of operation: a response is a round of its turn. It ends where the turn waits for whoever has sent the request,
 and the next one begins there; so the events of earlier rounds are read for the calls that they leave open. An item of
 the output begins with an event of the turn, whose offset is in the item's id. Text that a restart discards was sent and
-stays sent: its item ends as incomplete, and is empty in the response. The shapes are in ``shapes.json``.
+stays sent: its item ends as incomplete, and is empty in the response.
 """
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from durable_agent_host.agent_client import TurnEvent
 from durable_agent_host.codec.log_entry import encode_compact
@@ -19,15 +17,86 @@ from durable_agent_host.codec.strict_json import object_at
 from durable_agent_host.model.pending_call import DECISIONS
 from durable_agent_host.model.turn import Turn
 from durable_agent_host.protocols.openai.ids import encode_id
-from durable_agent_host.turn.turn_events import NESTED, REASONING_DELTA, TOOL_PROGRESS
 
-SHAPES: Final[dict[str, Any]] = json.loads(Path(__file__).with_name("shapes.json").read_text())
 Wire = Mapping[str, Any]
+OPTIONS: Final = {"max_output_tokens": "max_tokens", "parallel_tool_calls": "allow_multiple_tool_calls"}
+"""Field of a request → the option of an agent, where they have other names."""
+_FIELDS: Final = {option: name for name, option in OPTIONS.items()}
+_RESPONSE: Final[Wire] = {
+    "object": "response",
+    "completed_at": None,
+    "status": "queued",
+    "background": True,
+    "error": None,
+    "frequency_penalty": 0,
+    "incomplete_details": None,
+    "instructions": None,
+    "max_output_tokens": None,
+    "max_tool_calls": None,
+    "metadata": {},
+    "output": [],
+    "parallel_tool_calls": True,
+    "presence_penalty": 0,
+    "previous_response_id": None,
+    "prompt_cache_key": None,
+    "reasoning": None,
+    "safety_identifier": None,
+    "service_tier": "default",
+    "store": True,
+    "temperature": 1,
+    "tool_choice": "auto",
+    "top_logprobs": 0,
+    "top_p": 1,
+    "truncation": "disabled",
+    "usage": None,
+}
+"""What a response has at its beginning; schemas require also what is null."""
+_TYPES: Final = {
+    "message": ("msg",),
+    "reasoning": ("rs",),
+    "function_call": ("fc",),
+    "mcp_approval_request": ("mcpr",),
+    "mcp_call": ("mcp", "in_progress"),
+    "code_interpreter_call": ("ci", "in_progress"),
+    "web_search_call": ("ws", "in_progress", "searching"),
+    "file_search_call": ("fs", "in_progress", "searching"),
+    "image_generation_call": ("ig", "in_progress", "generating"),
+}
+"""Type of an item → the prefix of its ids, and the events with which it begins."""
+_EMPTY: Final[Mapping[str, Wire]] = {"message": {"content": []}, "reasoning": {"summary": []}}
 _REASONS: Final = {"length": "max_output_tokens", "content_filter": "content_filter"}
-_OPTION_FIELDS: Final = {option: name for name, option in SHAPES["options"].items()}
 _BEFORE: Final = ("message.started", "tool.started", "call.pending", "turn.waiting")
 """Events of earlier rounds that are read."""
-_WITHIN_REASONING: Final = (REASONING_DELTA, TOOL_PROGRESS, NESTED)
+_WITHIN_REASONING: Final = ("reasoning.delta", "tool.progress", "inner")
+
+
+class _Text(NamedTuple):
+    """A kind of text: the names of its events, their position, its field, its other fields, and those of its events."""
+
+    group: str
+    event: str
+    position: Wire
+    name: str
+    fields: Wire
+    extra: Wire
+
+    def part(self, text: str, **fields: Any) -> dict[str, Any]:
+        """Return the part of an item that has the text."""
+        return {**self.fields, **fields, self.name: text}
+
+
+_ANSWER: Final = _Text(
+    "content_part",
+    "output_text",
+    {"content_index": 0},
+    "text",
+    {"type": "output_text", "annotations": [], "logprobs": []},
+    {"logprobs": []},
+)
+_REFUSAL: Final = _Text("content_part", "refusal", {"content_index": 0}, "refusal", {"type": "refusal"}, {})
+_SUMMARY: Final = _Text(
+    "reasoning_summary_part", "reasoning_summary_text", {"summary_index": 0}, "text", {"type": "summary_text"}, {}
+)
 
 
 @dataclass
@@ -38,17 +107,19 @@ class _Item:
         index: in the output.
         offset: of the event with which it began.
         fields: as clients have it.
-        text: fragments that were sent of its text, code or arguments.
+        data: of that event.
+        text: fragments that were sent of its text or code.
     """
 
     index: int
     offset: int
-    fields: dict[str, Any]
+    fields: Wire
+    data: Wire
     text: list[str] = field(default_factory=list[str])
 
 
 class ResponseEvents:
-    """Makes the events of one response of a turn.
+    """Makes the events of one response of a turn; an event of the turn has its method, of the same name.
 
     Args:
         turn: the turn; when its last event is fed, it should have its outcome.
@@ -73,44 +144,44 @@ class ResponseEvents:
         self._is_function = is_function
         self._files_url = files_url
         self._rounds = self._sequence_number = self._offset = 0
-        self._events: list[dict[str, Any]] = []
+        self._events: list[Wire] = []
         self._items: list[_Item] = []
         self._open: dict[str, _Item] = {}
         self._messages: dict[int, _Item | None] = {}
-        self._pending: dict[str, tuple[Any, str]] = {}
+        self._pending: dict[str, tuple[Wire, str]] = {}
         self._announced_ids: set[str] = set()
-        self.response: dict[str, Any] = SHAPES["response"] | {
+        self.response: dict[str, Any] = {
+            **_RESPONSE,
             "id": encode_id("resp", *self._names, number),
             "created_at": _seconds(request.created_at),
             "model": request.agent,
             "conversation": {"id": encode_id("conv", *self._names[:2])},
+            "previous_response_id": encode_id("resp", *self._names, number - 1) if number else None,
             "text": {"format": request.response_format or {"type": "text"}},
             "tools": [{"type": "function", "strict": None, **tool} for tool in request.client_tools],
-            **{_OPTION_FIELDS.get(option, option): value for option, value in request.options.items()},
+            **{_FIELDS.get(option, option): value for option, value in request.options.items()},
         }
-        if number:
-            self.response["previous_response_id"] = encode_id("resp", *self._names, number - 1)
 
     @property
-    def output(self) -> list[dict[str, Any]]:
+    def output(self) -> list[Wire]:
         """The items so far."""
         return [item.fields for item in self._items]
 
     def is_image(self, call_id: str) -> bool:
         """Return whether a call that is open makes an image, whose bytes are to be fed as ``image``."""
-        item = self._open.get(call_id)
-        return item is not None and item.fields["type"] == "image_generation_call"
+        return call_id in self._open and self._open[call_id].fields["type"] == "image_generation_call"
 
-    def feed(self, event: TurnEvent) -> list[dict[str, Any]]:
+    def feed(self, event: TurnEvent) -> Sequence[Wire]:
         """Read the turn's next event; return the events of the response."""
         self._events = []
         if not self.is_complete:
             self._begin()
+            self._offset = event.id
             if event.name not in _WITHIN_REASONING and "reasoning" in self._open:
-                self._end_reasoning()
+                part = _SUMMARY.part("".join(self._open["reasoning"].text))
+                self._end_text("reasoning", _SUMMARY, part, summary=[part])
             handler = getattr(self, "on_" + event.name.replace(".", "_"), None)
             if handler is not None and (self.is_started or event.name in _BEFORE):
-                self._offset = event.id
                 handler(event.data)
         return self._events
 
@@ -128,15 +199,14 @@ class ResponseEvents:
     def _emit_for(self, item: _Item, event: str, **fields: Any) -> None:
         self._emit(event, item_id=item.fields["id"], output_index=item.index, **fields)
 
-    def _add(self, key: str, item_type: str, **fields: Any) -> _Item:
-        """Begin an item, with the stages of its type."""
-        shape = SHAPES["items"][item_type]
-        names = {"id": encode_id(shape["prefix"], *self._names, self._number, self._offset), "type": item_type}
-        item = _Item(len(self._items), self._offset, {**names, **shape["fields"], **fields})
+    def _add(self, key: str, item_type: str, data: Wire, **fields: Any) -> _Item:
+        prefix, *stages = _TYPES[item_type]
+        item_id = encode_id(prefix, *self._names, self._number, self._offset)
+        item = _Item(len(self._items), self._offset, {"id": item_id, "type": item_type, **fields}, data)
         self._items.append(item)
         self._open[key] = item
         self._emit("output_item.added", output_index=item.index, item=item.fields)
-        for stage in shape.get("stages", ()):
+        for stage in stages:
             self._emit_for(item, f"{item_type}.{stage}")
         return item
 
@@ -145,53 +215,48 @@ class ResponseEvents:
         item.fields = {**item.fields, **fields}
         self._emit("output_item.done", output_index=item.index, item=item.fields)
 
-    # parts: the text of a message, a refusal, a summary of reasoning
+    def _begin_message(self, kind: _Text, data: Wire) -> _Item:
+        item = self._add("message", "message", data, status="in_progress", role="assistant", content=[])
+        self._emit_for(item, f"{kind.group}.added", **kind.position, part=kind.part(""))
+        return item
 
-    def _begin_part(self, item: _Item, name: str) -> None:
-        shape = SHAPES["parts"][name]
-        self._emit_for(item, f"{shape['group']}.added", **shape["index"], part=shape["part"])
-
-    def _add_text(self, item: _Item, name: str, text: str) -> None:
-        shape = SHAPES["parts"][name]
+    def _add_text(self, item: _Item, kind: _Text, text: str) -> None:
         item.text.append(text)
-        self._emit_for(item, f"{shape['event']}.delta", **shape["index"], delta=text, **shape["extra"])
+        self._emit_for(item, f"{kind.event}.delta", **kind.position, delta=text, **kind.extra)
 
-    def _end_part(self, item: _Item, name: str, part: Wire) -> None:
-        shape = SHAPES["parts"][name]
-        text = {shape["field"]: part[shape["field"]]}
-        self._emit_for(item, f"{shape['event']}.done", **shape["index"], **text, **shape["extra"])
-        self._emit_for(item, f"{shape['group']}.done", **shape["index"], part=part)
+    def _end_text(self, key: str, kind: _Text, part: Wire, **fields: Any) -> None:
+        item = self._open[key]
+        self._emit_for(item, f"{kind.event}.done", **kind.position, **{kind.name: part[kind.name]}, **kind.extra)
+        self._emit_for(item, f"{kind.group}.done", **kind.position, part=part)
+        self._end(key, **fields)
+
+    # messages and reasoning
 
     def on_message_started(self, data: Wire) -> None:
-        """Begin a message."""
-        self._messages[data["index"]] = None
-        if self.is_started:
-            self._messages[data["index"]] = item = self._add("message", "message")
-            self._begin_part(item, "text")
+        self._messages[data["index"]] = self._begin_message(_ANSWER, data) if self.is_started else None
 
     def on_message_delta(self, data: Wire) -> None:
-        """Continue the message; the blank line between two is in none."""
-        if item := self._open.get("message"):
-            self._add_text(item, "text", data["text"])
+        if item := self._open.get("message"):  # not the blank line between two
+            self._add_text(item, _ANSWER, data["text"])
 
     def on_message_completed(self, data: Wire, status: str = "completed") -> None:
-        """End a message, or replace one that comes again; in the answer are also those that had no events."""
+        """End a message, or replace one that comes again; the answer also has those that had no events."""
         if data["index"] not in self._messages:
             self.on_message_started(data)
             self.on_message_delta(data)
         if (item := self._messages[data["index"]]) is None:  # of an earlier response
             return
-        part = SHAPES["parts"]["text"]["part"] | {"text": data["text"], "annotations": [*self._annotations(data)]}
+        annotations = [*self._annotations(data)]
+        part = _ANSWER.part(data["text"], annotations=annotations)
         if item is not self._open.get("message"):
             item.fields = {**item.fields, "status": status, "content": [part]}
             return
-        for number, annotation in enumerate(part["annotations"]):
-            fields = {"content_index": 0, "annotation_index": number, "annotation": annotation}
-            self._emit_for(item, "output_text.annotation.added", **fields)
-        self._end_part(item, "text", part)
-        self._end("message", status=status, content=[part])
+        for number, annotation in enumerate(annotations):
+            fields = {"annotation_index": number, "annotation": annotation}
+            self._emit_for(item, "output_text.annotation.added", **_ANSWER.position, **fields)
+        self._end_text("message", _ANSWER, part, status=status, content=[part])
 
-    def _annotations(self, data: Wire) -> Iterator[dict[str, Any]]:
+    def _annotations(self, data: Wire) -> Iterator[Wire]:
         """Yield the sources of a message, and the files that it has without referring to them."""
         names = {file["id"]: file["name"] for file in data["files"]}
         end = len(data["text"])
@@ -202,42 +267,35 @@ class ResponseEvents:
             span = {"start_index": citation["start"], "end_index": citation["end"]}
             title = citation.get("title") or names.get(file_id) or ""
             if file_id and file_id in names:
-                fields = {"file_id": self._file_id(file_id), "filename": title}
-                yield {"type": "container_file_citation", "container_id": self._container_id, **fields, **span}
+                fields = {"container_id": self._container_id, "file_id": self._file_id(file_id), "filename": title}
+                yield {"type": "container_file_citation", **fields, **span}
             elif "url" in citation:
                 yield {"type": "url_citation", "url": citation["url"], "title": title, **span}
             else:
                 index = {"filename": title, "index": citation["start"]}
                 yield {"type": "file_citation", "file_id": file_id or "", **index}
 
-    def _file_id(self, file_id: Any) -> str:
-        return encode_id("cfile", *self._names[:2], file_id)
-
     @property
     def _container_id(self) -> str:
         return encode_id("cntr", *self._names[:2])
 
-    def on_reasoning_delta(self, data: Wire) -> None:
-        """Begin or continue reasoning."""
-        if (item := self._open.get("reasoning")) is None:
-            item = self._add("reasoning", "reasoning")
-            self._begin_part(item, "summary")
-        self._add_text(item, "summary", data["text"])
+    def _file_id(self, file_id: Any) -> str:
+        return encode_id("cfile", *self._names[:2], file_id)
 
-    def _end_reasoning(self) -> None:
-        item = self._open["reasoning"]
-        part = SHAPES["parts"]["summary"]["part"] | {"text": "".join(item.text)}
-        self._end_part(item, "summary", part)
-        self._end("reasoning", summary=[part])
+    def on_reasoning_delta(self, data: Wire) -> None:
+        if (item := self._open.get("reasoning")) is None:
+            item = self._add("reasoning", "reasoning", data, summary=[])
+            self._emit_for(item, f"{_SUMMARY.group}.added", **_SUMMARY.position, part=_SUMMARY.part(""))
+        self._add_text(item, _SUMMARY, data["text"])
 
     def on_turn_restarted(self, data: Wire) -> None:
         """Take text back, and calls that are open."""
         keys = {item.index: key for key, item in self._open.items()}
         for item in self._items:
+            empty = _EMPTY.get(item.fields["type"], {})
             key = keys.get(item.index)
-            discarded = SHAPES["discarded"].get(item.fields["type"])
-            if item.offset >= data["discard_from"] and (discarded or key):
-                item.fields = {**item.fields, "status": "incomplete", **(discarded or {})}
+            if item.offset >= data["discard_from"] and (empty or key):
+                item.fields = {**item.fields, "status": "incomplete", **empty}
                 if key:
                     self._end(key)
 
@@ -248,32 +306,41 @@ class ResponseEvents:
         if data.get("waits"):
             self._announced_ids.add(data["call_id"])
         elif self.is_started:
-            self._begin_call(data["call_id"], data)
+            self._begin_call(data)
 
-    def _begin_call(self, call_id: str, data: Wire, **fields: Any) -> None:
-        name = data["name"]
-        item_type = "mcp_call" if self._is_function(name) else SHAPES["tools"].get(name, "mcp_call")
-        fields |= self._call_fields(item_type, data["arguments"])
+    def _begin_call(self, data: Wire, approval_id: str | None = None) -> None:
+        item_type = f"{data['name']}_call"
+        if self._is_function(data["name"]) or item_type not in _TYPES:
+            item_type = "mcp_call"
+        fields: dict[str, Any] = {"status": "in_progress", **self._call_fields(item_type, data)}
         if item_type == "mcp_call":
-            fields |= {"server_label": self._names[0], "name": name}
-        item = self._add(call_id, item_type, **fields)
+            fields |= {"approval_request_id": approval_id, "server_label": self._names[0], "name": data["name"]}
+            fields["arguments"] = ""
+        item = self._add(data["call_id"], item_type, data, **fields)
         if item_type == "mcp_call" and data["arguments"]:
             self._add_arguments(item, "mcp_call_arguments", data["arguments"])
 
-    def _call_fields(self, item_type: str, arguments: Any) -> dict[str, Any]:
-        """Return what the arguments of a tool of the model's service are in its item."""
-        values = object_at(arguments)
+    def _call_fields(self, item_type: str, data: Wire) -> dict[str, Any]:
+        """Return what an item has of a call that runs or, with the result, has ended."""
+        arguments = object_at(data["arguments"])
+        result = data.get("result")
         match item_type:
             case "code_interpreter_call":
-                return {"container_id": self._container_id, "code": values.get("code") or ""}
+                logs = [{"type": "logs", "logs": result}] if result else []
+                urls = [f"{self._files_url}/{self._file_id(file['id'])}/content" for file in data.get("files", ())]
+                outputs = [*logs, *({"type": "image", "url": url} for url in urls)]
+                code = arguments.get("code", "")
+                return {"container_id": self._container_id, "code": code, "outputs": outputs or None}
             case "file_search_call":
-                return {"queries": values.get("queries") or []}
-            case "web_search_call" if values.get("type", "search") == "search":
-                return {"action": {"type": "search", "query": "", **values}}
+                return {"queries": arguments.get("queries", []), "results": None}
             case "web_search_call":
-                return {"action": values}
+                return {"action": {"type": "search", **({} if "type" in arguments else {"query": ""}), **arguments}}
+            case "image_generation_call":
+                return {"result": data.get("image")}
             case _:
-                return {}
+                error = {"type": "mcp_tool_execution_error", "content": result or data.get("outcome")}
+                has_failed = data.get("outcome", "success") != "success"
+                return {"output": None if has_failed else result, "error": error if has_failed else None}
 
     def _add_arguments(self, item: _Item, event: str, arguments: Any, **fields: Any) -> None:
         text = _text_of(arguments)
@@ -282,74 +349,65 @@ class ResponseEvents:
         self._emit_for(item, f"{event}.done", arguments=text, **fields)
 
     def on_tool_delta(self, data: Wire) -> None:
-        """Continue the code of a call."""
         item = self._open.get(data["call_id"])
         if item is not None and item.fields["type"] == "code_interpreter_call":
             item.text.append(data["text"])
             self._emit_for(item, "code_interpreter_call_code.delta", delta=data["text"])
 
     def on_tool_completed(self, data: Wire) -> None:
-        """End a call of a tool of the agent or of the model's service."""
-        call_id = data["call_id"]
-        if (item := self._open.get(call_id)) is None:
+        if (item := self._open.get(data["call_id"])) is None:
             return
         item_type = item.fields["type"]
-        result = data["result"]
-        arguments = data.get("arguments")
-        is_success = data["outcome"] == "success"
-        end = "completed"
-        fields = self._call_fields(item_type, arguments) if arguments else {}
+        data = {**item.data, **data}
+        if item_type == "code_interpreter_call" and not data["arguments"]:
+            data["arguments"] = {"code": "".join(item.text)}
+        fields = self._call_fields(item_type, data)
+        status = end = "completed" if data["outcome"] == "success" else "failed"
         if item_type == "code_interpreter_call":
-            fields["code"] = fields.get("code") or "".join(item.text)
             self._emit_for(item, "code_interpreter_call_code.done", code=fields["code"])
             self._emit_for(item, "code_interpreter_call.interpreting")
-            logs = [{"type": "logs", "logs": result}] if result else []
-            urls = [f"{self._files_url}/{self._file_id(file['id'])}/content" for file in data.get("files", ())]
-            fields["outputs"] = [*logs, *({"type": "image", "url": url} for url in urls)] or None
-        elif item_type == "image_generation_call":
-            fields["result"] = data.get("image")
-        elif item_type == "mcp_call":
-            if arguments or not item.fields["arguments"]:
-                self._add_arguments(item, "mcp_call_arguments", arguments)
-            end = "completed" if is_success else "failed"
-            error = {"type": "mcp_tool_execution_error", "content": result or data["outcome"]}
-            fields |= {"output": result} if is_success else {"error": error}
-            if approval_id := data.get("approval_request_id"):
-                fields["approval_request_id"] = self._pending.get(approval_id, (None, None))[1]
+        if item_type != "mcp_call":
+            end = "completed"  # the only event that there is
+        elif not item.fields["arguments"] or data["arguments"] != item.data["arguments"]:
+            self._add_arguments(item, "mcp_call_arguments", data["arguments"])
+        if (approval_id := data.get("approval_request_id")) in self._pending:
+            fields["approval_request_id"] = self._pending[approval_id][1]
         self._emit_for(item, f"{item_type}.{end}")
-        self._end(call_id, status="completed" if is_success else "failed", **fields)
+        self._end(data["call_id"], **fields, status=status)
 
     def on_call_pending(self, data: Wire) -> None:
         """Ask for an approval, or for the result of a tool of the client."""
         call_id = data["call_id"]
-        kind = data["kind"]
-        prefix = "mcpr" if kind in DECISIONS else "call"
-        client_id = encode_id(prefix, *self._names, self._rounds, call_id)
+        is_decision = data["kind"] in DECISIONS
+        client_id = encode_id("mcpr" if is_decision else "call", *self._names, self._rounds, call_id)
         self._pending[call_id] = (data, client_id)
         if not self.is_started:
             return
         if call_id in self._open:  # of a tool of the model's service that the client runs
             self._end(call_id, status="incomplete")
-        if kind == "callback":
-            self._begin_call(call_id, data)
-        elif kind in DECISIONS:
+        if data["kind"] == "callback":
+            self._begin_call(data)
+        elif is_decision:
             fields = {"server_label": self._names[0], "name": data["name"], "arguments": _text_of(data["arguments"])}
-            self._add(call_id, "mcp_approval_request", id=client_id, **fields)
+            self._add(call_id, "mcp_approval_request", data, id=client_id, **fields)
             self._end(call_id)
         else:
-            item = self._add(call_id, "function_call", call_id=client_id, name=data["name"])
+            fields = {"call_id": client_id, "name": data["name"], "arguments": "", "status": "in_progress"}
+            item = self._add(call_id, "function_call", data, **fields)
             self._add_arguments(item, "function_call_arguments", data["arguments"], name=data["name"])
             self._end(call_id, status="completed")
 
     def on_call_answered(self, data: Wire) -> None:
         """Begin a call of the agent that was approved, or that continues."""
         call_id = data["call_id"]
-        kind = data["kind"]
-        call, client_id = self._pending.get(call_id, (None, None))
-        is_approved = data["outcome"] == "approved" and (kind == "in_doubt" or call_id in self._announced_ids)
-        if call and call_id not in self._open and (is_approved or kind == "callback"):
-            fields = {"approval_request_id": client_id} if is_approved else {}
-            self._begin_call(call_id, call, **fields)
+        if call_id not in self._pending or call_id in self._open:
+            return
+        call, client_id = self._pending[call_id]
+        is_announced = data["kind"] == "in_doubt" or call_id in self._announced_ids
+        if data["kind"] == "callback":
+            self._begin_call(call)
+        elif data["outcome"] == "approved" and is_announced:
+            self._begin_call(call, client_id)
 
     # ends
 
@@ -367,29 +425,22 @@ class ResponseEvents:
         for index, message in enumerate(data["messages"]):
             status = "incomplete" if is_cut_off and message is data["messages"][-1] else "completed"
             self.on_message_completed({"index": index, **message}, status)
-        self.response["usage"] = _usage(data["usage"])
         reason = _REASONS.get(data["finish_reason"])
-        if reason:
-            self.response["incomplete_details"] = {"reason": reason}
-        elif refusal := data.get("refusal"):
-            item = self._add("message", "message")
-            self._begin_part(item, "refusal")
-            self._add_text(item, "refusal", refusal["message"])
-            part = {"type": "refusal", "refusal": refusal["message"]}
-            self._end_part(item, "refusal", part)
-            self._end("message", status="completed", content=[part])
+        self.response |= {"usage": _usage(data["usage"]), "incomplete_details": {"reason": reason} if reason else None}
+        if (refusal := data.get("refusal")) and not reason:
+            part = _REFUSAL.part(refusal["message"])
+            self._add_text(self._begin_message(_REFUSAL, data), _REFUSAL, refusal["message"])
+            self._end_text("message", _REFUSAL, part, status="completed", content=[part])
         ended_at = self.turn.outcome.ended_at if self.turn.outcome else ""
-        self._complete(
-            "cancelled" if data["status"] == "cancelled" else "incomplete" if reason else "completed", ended_at
-        )
+        end = "incomplete" if reason else "completed"
+        self._complete("cancelled" if data["status"] == "cancelled" else end, ended_at)
 
     on_turn_cancelled = on_turn_completed
 
     def on_turn_failed(self, data: Wire) -> None:
-        """End the response with an error."""
         self.problem = data
-        self.response["error"] = {"code": "server_error", "message": data["detail"]}
-        self.response["usage"] = _usage(data.get("usage"))
+        error = {"code": "server_error", "message": data["detail"]}
+        self.response |= {"error": error, "usage": _usage(data.get("usage"))}
         self._complete("failed")
 
     def _complete(self, status: str, ended_at: str = "") -> None:

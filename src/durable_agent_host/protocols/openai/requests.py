@@ -8,16 +8,26 @@ from typing import Any, Final, Required, TypedDict
 from pydantic import ConfigDict, TypeAdapter, with_config
 
 from durable_agent_host.agent_client import TurnEvent
+from durable_agent_host.codec.log_entry import encode_compact
 from durable_agent_host.codec.strict_json import object_at
 from durable_agent_host.errors import RequestError
 from durable_agent_host.http.request_handling import HandlerContext
 from durable_agent_host.model.pending_call import DECISIONS
-from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import Turn
-from durable_agent_host.protocols.openai.events import SHAPES, calls_for_client
+from durable_agent_host.protocols.openai.events import OPTIONS, calls_for_client
 from durable_agent_host.protocols.openai.ids import ItemName, encode_id, find_name, response_name, session_name
 from durable_agent_host.turn.turn_wire import validate
 
+_NEUTRAL: Final[Mapping[str, Sequence[Any]]] = {
+    "store": (True,),
+    "include": ([],),
+    "truncation": ("disabled",),
+    "service_tier": ("auto", "default"),
+    "parallel_tool_calls": (True,),
+    "metadata": ({},),
+    "stream_options": ({}, {"include_obfuscation": False}),
+}
+"""Values that ask for what happens anyway."""
 _INSTRUCTORS: Final = ("system", "developer")
 _CALLS: Final = ("function_call", "mcp_approval_request")
 
@@ -64,7 +74,6 @@ class ResponseRequest:
         parts: of the message, which comes after that item.
         replies: to calls of that response, by the ids of the calls.
         instructions: from the beginning of the input.
-        history: texts of another conversation that come before the message, with the role of each.
     """
 
     agent: str
@@ -74,7 +83,6 @@ class ResponseRequest:
     parts: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     replies: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
     instructions: list[str] = field(default_factory=list[str])
-    history: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
 
     @property
     def message(self) -> str | list[dict[str, Any]]:
@@ -114,10 +122,10 @@ def _read_options(fields: Mapping[str, Any], allowed_options: Container[str]) ->
     """Read what only some apps let requests set."""
     options: dict[str, Any] = {}
     for name, value in fields.items():
-        option = SHAPES["options"].get(name, name)
+        option = OPTIONS.get(name, name)
         if option in allowed_options:
             options[option] = value
-        elif name not in RequestWire.__annotations__ and value not in SHAPES["neutral"].get(name, ()):
+        elif name not in RequestWire.__annotations__ and value not in _NEUTRAL.get(name, ()):
             raise RequestError(f"{name!r} cannot be set: leave it out, or let 'allowed_options' have {option!r}")
     return options
 
@@ -163,36 +171,15 @@ def _read_input(value: str | Sequence[_Object], request: ResponseRequest) -> Non
                 request.replies = {}
             request.previous = name
             request.parts = []
-            request.history = []
         elif item_type == "message" and item.get("role") == "user":
             request.parts += parts
         elif item_type == "message" and item.get("role") in _INSTRUCTORS and not request.parts:
             request.instructions += [part.get("text", "") for part in parts]
-        elif item_type == "message" and request.previous is None and request.session_id is None:
-            request.history += [("request", _text_of(request.parts)), ("response", _text_of(parts))]
-            request.parts = []
         elif item_type != "reasoning":
             raise RequestError(
                 f"'input' has an item of type {item_type!r} that is of no conversation of this host, which has the "
                 "history of its own: continue one by 'previous_response_id' or 'conversation'"
             )
-
-
-def _text_of(parts: Sequence[_Object]) -> str:
-    if other_types := [part.get("type") for part in parts if "text" not in part]:
-        raise RequestError(f"'input' has a part of type {other_types[0]!r} before its last message: replay only texts")
-    return "\n".join(part["text"] for part in parts)
-
-
-def session_document(history: Iterable[tuple[str, str]], created_at: str) -> dict[str, Any]:
-    """Make the document of a session that has had this conversation, as an import takes it."""
-    entries: list[_Object] = []
-    for number, (kind, text) in enumerate(history):
-        role = "user" if kind == "request" else "assistant"
-        message = {"role": role, "contents": [{"$type": "text", "text": text}]}
-        entry = {"$type": kind, "correlationId": f"replayed-{number // 2}", "createdAt": created_at}
-        entries.append({**entry, "messages": [message]})
-    return {"schemaVersion": Session.schema_version, "data": {"conversationHistory": entries}}
 
 
 def _read_reply(item: Mapping[str, Any], request: ResponseRequest) -> None:
@@ -214,8 +201,8 @@ def input_items(turn: Turn, number: int, events: Iterable[TurnEvent]) -> list[di
     names = (request.agent, request.session_id, request.turn_id)
     if number == 0:
         parts = [*map(_part, request.contents)] or [{"type": "input_text", "text": request.message}]
-        item_id = encode_id("msg", *names, 0, "input")
-        return [{"id": item_id, "type": "message", "role": "user", "status": "completed", "content": parts}]
+        fields = {"type": "message", "role": "user", "status": "completed", "content": parts}
+        return [{"id": encode_id("msg", *names, 0, "input"), **fields}]
     items: list[dict[str, Any]] = []
     rounds = 0
     for event in events:
@@ -225,17 +212,15 @@ def input_items(turn: Turn, number: int, events: Iterable[TurnEvent]) -> list[di
         if event.name == "call.answered" and rounds == number and data["kind"] != "callback":
             call_id = data["call_id"]
             reply = turn.replies.get(call_id, {})
-            is_decision = data["kind"] in DECISIONS
-            client_id = encode_id("mcpr" if is_decision else "call", *names, number - 1, call_id)
-            item: dict[str, Any] = {"id": encode_id("in", *names, number, call_id)}
-            if is_decision:
-                item |= {"type": "mcp_approval_response", "approval_request_id": client_id}
-                item |= {"approve": data["outcome"] == "approved", "reason": reply.get("reason")}
+            if data["kind"] in DECISIONS:
+                fields = {"type": "mcp_approval_response", "approve": data["outcome"] == "approved"}
+                fields |= {"approval_request_id": encode_id("mcpr", *names, number - 1, call_id)}
             else:
-                result = reply.get("result", reply.get("error", ""))
-                output = result if isinstance(result, str) else json.dumps(result)
-                item |= {"type": "function_call_output", "call_id": client_id, "output": output, "status": "completed"}
-            items.append(item)
+                result: Any = reply.get("result", reply.get("error", ""))
+                output = result if isinstance(result, str) else encode_compact(result)
+                fields = {"type": "function_call_output", "status": "completed", "output": output}
+                fields |= {"call_id": encode_id("call", *names, number - 1, call_id)}
+            items.append({"id": encode_id("in", *names, number, call_id), **fields})
     return items
 
 

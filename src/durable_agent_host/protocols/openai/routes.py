@@ -2,11 +2,9 @@
 
 import asyncio
 import base64
-import json
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import aclosing, contextmanager, suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing, suppress
 from dataclasses import replace
-from datetime import UTC, datetime
 from functools import wraps
 from hashlib import sha256
 from http import HTTPStatus
@@ -30,7 +28,7 @@ from durable_agent_host.model.turn import Turn
 from durable_agent_host.protocols.dialect import agent_client, first_event, with_heartbeats
 from durable_agent_host.protocols.openai.events import ResponseEvents, calls_for_client
 from durable_agent_host.protocols.openai.ids import ItemName, decode_id, encode_id, response_name, session_name
-from durable_agent_host.protocols.openai.requests import ResponseRequest, input_items, read_request, session_document
+from durable_agent_host.protocols.openai.requests import ResponseRequest, input_items, read_request
 
 _Events = AsyncGenerator[tuple[ResponseEvents, Mapping[str, Any]]]
 """The events of a response, each with what it is so far."""
@@ -176,43 +174,19 @@ class _Edge:
                 repeated = ItemName(*name[:2], turn_id, 0)
                 if (await self.find_turn(repeated)).request.message == request.message:
                     return name.session_id, repeated
-        new_id = _new_session_id(key, name.turn_id)
-        with _existing_session(key):
+        new_id = sha256(f"{key} {name.turn_id}".encode()).hexdigest()[:32] if key else uuid4().hex
+        try:
             await self.app.fork(*name[:2], new_id, at_turn=name.turn_id)
+        except AgentClientError as error:
+            if key is None or error.status != HTTPStatus.CONFLICT:  # an earlier attempt has made it
+                raise
         return new_id, None
-
-    async def import_history(self, request: ResponseRequest, key: str | None) -> str:
-        """Return a new session that has the history of a request."""
-        document = session_document(request.history, datetime.now(UTC).isoformat())
-        new_id = _new_session_id(key, request.history)
-
-        async def lines() -> AsyncGenerator[bytes]:
-            yield json.dumps(document).encode()
-
-        with _existing_session(key):
-            await self.app.import_session(request.agent, new_id, lines())
-        return new_id
 
     async def turn_ids(self, agent: str, session_id: str, **query: int) -> list[str]:
         """List the turns of a session, the newest last."""
         session = await self.app.session(agent, session_id, **query)
         turn_ids = [*(turn["turn_id"] for turn in session["turns"]), session["running_turn_id"]]
         return [turn_id for turn_id in (*turn_ids, *session["queued_turn_ids"]) if turn_id]
-
-
-def _new_session_id(key: str | None, origin: Any) -> str:
-    """Return the id of a session that a request begins: for each key the same."""
-    return sha256(f"{key} {origin}".encode()).hexdigest()[:32] if key else uuid4().hex
-
-
-@contextmanager
-def _existing_session(key: str | None) -> Generator[None]:
-    """Make a session, unless an earlier attempt of the request has made it."""
-    try:
-        yield
-    except AgentClientError as error:
-        if key is None or error.status != HTTPStatus.CONFLICT:
-            raise
 
 
 def _check_calls(turn: Turn, request: ResponseRequest) -> None:
@@ -238,8 +212,6 @@ async def create_response(edge: _Edge) -> Response:
         key = edge.call.headers.get("idempotency-key")
         if request.previous:
             session_id, name = await edge.continue_session(request, request.previous, key)
-        elif request.history:
-            session_id = await edge.import_history(request, key)
         arguments: dict[str, Any] = {"session_id": session_id, "idempotency_key": key, **request.fields}
         if name is None and is_detached:
             result = await edge.app.run(request.agent, request.message, wait=False, **arguments)
