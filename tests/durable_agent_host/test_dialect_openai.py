@@ -199,7 +199,12 @@ def test_an_earlier_response_forks_and_the_last_one_continues(client: openai.Ope
     model.plan(*({"text": f"Answer {number}."} for number in range(6)))
     conversation = client.conversations.create(extra_body={"model": "Talker"})
     first = client.responses.create(model="Talker", input="one", conversation=conversation.id)
-    second = client.responses.create(model="Talker", input="two", previous_response_id=first.id)
+    key = {"Idempotency-Key": "b"}
+    second, repeated = (
+        client.responses.create(model="Talker", input="two", previous_response_id=first.id, extra_headers=key)
+        for _ in range(2)
+    )
+    assert repeated.id == second.id
     assert first.conversation is not None
     assert second.conversation == first.conversation
     key = {"Idempotency-Key": "a"}
@@ -244,6 +249,9 @@ def test_what_a_client_sends_is_honoured_or_refused(client: openai.OpenAI, model
         (400, "of no conversation", {"input": [{"role": "assistant", "content": "hi"}]}),
         (400, "no call of this host", {"input": [{"type": "function_call_output", "call_id": "c", "output": ""}]}),
         (400, "input", {"input": 3}),
+        (400, "text", {"input": [{"role": "user", "content": [{"type": "input_text"}]}]}),
+        (400, "stream", {"stream": "yes"}),
+        (400, "verbosity", {"text": {"verbosity": "low"}}),
         (404, "resp_1", {"previous_response_id": "resp_1"}),
         (404, "conv_1", {"conversation": "conv_1"}),
         (404, "Nobody", {"model": "Nobody"}),

@@ -32,7 +32,7 @@ _INSTRUCTORS: Final = ("system", "developer")
 _CALLS: Final = ("function_call", "mcp_approval_request")
 
 
-_OPEN: Final = ConfigDict(extra="allow")
+_OPEN: Final = ConfigDict(extra="allow", strict=True)
 _Object = dict[str, Any]
 
 
@@ -87,8 +87,8 @@ class ResponseRequest:
     @property
     def message(self) -> str | list[dict[str, Any]]:
         """The message for `run`."""
-        texts = [part.get("text") for part in self.parts if part.get("type") == "input_text"]
-        return str(texts[0]) if len(texts) == len(self.parts) == 1 else self.parts
+        texts = [part["text"] for part in self.parts if part.keys() == {"type", "text"}]
+        return texts[0] if len(texts) == len(self.parts) == 1 else self.parts
 
 
 def read_request(body: Mapping[str, Any], host: HandlerContext) -> ResponseRequest:
@@ -139,7 +139,7 @@ def _read_tools(fields: dict[str, Any], request: ResponseRequest) -> None:
     """Read tools, and the format of the text; other fields of the text are like those of the request."""
     text = fields.pop("text", {})
     text_format = text.pop("format", None)
-    if object_at(text_format).get("type", "text") != "text":
+    if text_format not in (None, {"type": "text"}):
         request.fields["response_format"] = text_format
     fields |= text
     client_tools: list[dict[str, Any]] = []

@@ -23,12 +23,15 @@ from durable_agent_host.http.problem_details import problem, problem_response
 from durable_agent_host.http.request_handling import HandlerContext, Route, RouteRequest, read_log
 from durable_agent_host.http.response_views import json_response, terminal_event
 from durable_agent_host.model.access import Action
+from durable_agent_host.model.ids import check_session_id
 from durable_agent_host.model.log_entry import EVENT
 from durable_agent_host.model.turn import Turn
 from durable_agent_host.protocols.dialect import agent_client, first_event, with_heartbeats
 from durable_agent_host.protocols.openai.events import ResponseEvents, calls_for_client
 from durable_agent_host.protocols.openai.ids import ItemName, decode_id, encode_id, response_name, session_name
 from durable_agent_host.protocols.openai.requests import ResponseRequest, input_items, read_request
+from durable_agent_host.turn.message_input import MessageInput
+from durable_agent_host.turn.turn_requests import ClientRequest, request_of_client
 
 _Events = AsyncGenerator[tuple[ResponseEvents, Mapping[str, Any]]]
 """The events of a response, each with what it is so far."""
@@ -51,6 +54,7 @@ class _Edge:
 
     async def find_turn(self, name: ItemName) -> Turn:
         """Read the turn of a response."""
+        check_session_id(name.turn_id)
         if (turn := await self.client.find(*name[:3])) is None:
             raise NotFoundError("there is no such response, or its conversation was deleted")
         return turn
@@ -163,13 +167,16 @@ class _Edge:
 
         Returns:
             The session, which is a fork unless the response's turn is the last one; and the response, if the turn
-            after that is an earlier attempt of the same request, which the client repeats without a key.
+            after that is an earlier attempt of the same request, which the client repeats without a key. One with a
+            key has begun in the session, too.
         """
         _check_calls(await self.find_turn(name), request)
         if (await self.turn_ids(*name[:2], limit=1))[-1:] == [name.turn_id]:
             return name.session_id, None
+        turn_ids = await self.turn_ids(*name[:2])
+        if key and await self._keyed_turn_id(name, key) in turn_ids:
+            return name.session_id, None
         if key is None and self.call.headers.get("x-stainless-retry-count", "0") != "0":
-            turn_ids = await self.turn_ids(*name[:2])
             for turn_id in turn_ids[turn_ids.index(name.turn_id) + 1 :][:1]:
                 repeated = ItemName(*name[:2], turn_id, 0)
                 if (await self.find_turn(repeated)).request.message == request.message:
@@ -181,6 +188,13 @@ class _Edge:
             if key is None or error.status != HTTPStatus.CONFLICT:  # an earlier attempt has made it
                 raise
         return new_id, None
+
+    async def _keyed_turn_id(self, name: ItemName, key: str) -> str:
+        """Return the id of the turn that a request with the key begins in the session."""
+        keyed = ClientRequest(MessageInput(""), "", name.session_id, key)
+        secret = await self.client.claims.id_secret()
+        context = self.client.context
+        return request_of_client(name.agent, keyed, context, secret=secret, new_id=str, created_at="").turn_id
 
     async def turn_ids(self, agent: str, session_id: str, **query: int) -> list[str]:
         """List the turns of a session, the newest last."""
