@@ -19,6 +19,7 @@ from durable_agent_host.codec.message import encode_message
 from durable_agent_host.errors import ProviderError
 from durable_agent_host.providers.openai.stream_normalization import ResponseEventNormalizer
 from durable_agent_host.providers.registry import provider_for
+from durable_agent_host.stream.fold import fold_updates
 from practice_model.dialects.responses.event_grammar import stream_events
 from tests.kit import RECORDINGS
 
@@ -86,7 +87,7 @@ def parse_response(final: dict[str, Any]) -> list[Message]:
     """Let the real client parse a response that was not streamed; one that failed is no answer."""
     response = construct_type(type_=Response, value=final)
     try:
-        return CLIENT._parse_response_from_openai(response, {"store": False}).messages
+        return fold_updates(CLIENT._read_response(response), provider).messages
     except ProviderError:
         return []
 
