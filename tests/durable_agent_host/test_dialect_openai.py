@@ -18,7 +18,6 @@ from pydantic import TypeAdapter
 
 from durable_agent_host.agent_client import TurnEvent
 from durable_agent_host.http.response_views import terminal_event
-from durable_agent_host.model.turn import Turn
 from durable_agent_host.protocols.openai.events import ResponseEvents
 from tests.durable_agent_host.hostile_model import HostileModel, hostile_model
 from tests.durable_agent_host.played_recordings import REQUEST, play, read_events, to_wire
@@ -394,7 +393,7 @@ def test_a_stream_is_the_one_that_the_service_has_sent(recorded_model: HostileMo
     turn_events = list(played.events)
     if played.outcome.has_ended:
         turn_events.append(terminal_event(REQUEST, played.outcome, ""))
-    response_events = ResponseEvents(Turn(REQUEST, played.outcome), 0, set().__contains__, "")
+    response_events = ResponseEvents(REQUEST, 0, set().__contains__, "")
     events = [
         event
         for number, (kind, data) in enumerate(turn_events)

@@ -15,7 +15,7 @@ from durable_agent_host.agent_client import TurnEvent
 from durable_agent_host.codec.log_entry import encode_compact
 from durable_agent_host.codec.strict_json import object_at
 from durable_agent_host.model.pending_call import DECISIONS
-from durable_agent_host.model.turn import Turn
+from durable_agent_host.model.turn import TurnRequest
 from durable_agent_host.protocols.openai.ids import encode_id
 
 Wire = Mapping[str, Any]
@@ -122,23 +122,20 @@ class ResponseEvents:
     """Makes the events of one response of a turn; an event of the turn has its method, of the same name.
 
     Args:
-        turn: the turn; when its last event is fed, it should have its outcome.
+        request: that of the turn.
         number: which of the turn's responses, from 0.
         is_function: whether the agent has a function of this name.
         files_url: below which the files are.
 
     Attributes:
-        turn: as above.
         response: as far as it has come.
         is_started, is_complete: whether there is the response, and whether it is complete.
         problem: why the turn has failed, if it has.
     """
 
-    def __init__(self, turn: Turn, number: int, is_function: Callable[[str], bool], files_url: str) -> None:
-        self.turn = turn
+    def __init__(self, request: TurnRequest, number: int, is_function: Callable[[str], bool], files_url: str) -> None:
         self.is_started = self.is_complete = False
         self.problem: Any = None
-        request = turn.request
         self._names = (request.agent, request.session_id, request.turn_id)
         self._number = number
         self._is_function = is_function
@@ -150,16 +147,17 @@ class ResponseEvents:
         self._messages: dict[int, _Item | None] = {}
         self._pending: dict[str, tuple[Wire, str]] = {}
         self._announced_ids: set[str] = set()
+        created_at = int(datetime.fromisoformat(request.created_at).timestamp()) if request.created_at else 0
         self.response: dict[str, Any] = {
             **_RESPONSE,
+            **{_FIELDS.get(option, option): value for option, value in request.options.items()},
             "id": encode_id("resp", *self._names, number),
-            "created_at": _seconds(request.created_at),
+            "created_at": created_at,
             "model": request.agent,
             "conversation": {"id": encode_id("conv", *self._names[:2])},
             "previous_response_id": encode_id("resp", *self._names, number - 1) if number else None,
             "text": {"format": request.response_format or {"type": "text"}},
             "tools": [{"type": "function", "strict": None, **tool} for tool in request.client_tools],
-            **{_FIELDS.get(option, option): value for option, value in request.options.items()},
         }
 
     @property
@@ -413,10 +411,10 @@ class ResponseEvents:
 
     def on_turn_waiting(self, data: Wire) -> None:
         """End the response, if the turn waits for whoever has sent the request."""
-        if calls := calls_for_client(data["pending_calls"]):
+        if calls_for_client(data["pending_calls"]):
             self._rounds += 1
             if self.is_started:
-                self._complete("completed", calls[-1]["created_at"])
+                self._complete("completed")
             self._begin()
 
     def on_turn_completed(self, data: Wire) -> None:
@@ -431,9 +429,8 @@ class ResponseEvents:
             part = _REFUSAL.part(refusal["message"])
             self._add_text(self._begin_message(_REFUSAL, data), _REFUSAL, refusal["message"])
             self._end_text("message", _REFUSAL, part, status="completed", content=[part])
-        ended_at = self.turn.outcome.ended_at if self.turn.outcome else ""
         end = "incomplete" if reason else "completed"
-        self._complete("cancelled" if data["status"] == "cancelled" else end, ended_at)
+        self._complete("cancelled" if data["status"] == "cancelled" else end)
 
     on_turn_cancelled = on_turn_completed
 
@@ -443,13 +440,11 @@ class ResponseEvents:
         self.response |= {"error": error, "usage": _usage(data.get("usage"))}
         self._complete("failed")
 
-    def _complete(self, status: str, ended_at: str = "") -> None:
+    def _complete(self, status: str) -> None:
         for key in [*self._open]:
             self._end(key, status="incomplete")
         self.is_complete = True
         self.response |= {"status": status, "output": self.output}
-        if status == "completed":
-            self.response["completed_at"] = _seconds(ended_at)
         # clients know no event of a response that was cancelled
         self._emit("incomplete" if status == "cancelled" else status, response=self.response)
 
@@ -473,7 +468,3 @@ def _usage(usage: Wire | None) -> dict[str, Any] | None:
         "input_tokens_details": {"cached_tokens": counts[3], "cache_write_tokens": counts[4]},
         "output_tokens_details": {"reasoning_tokens": counts[5]},
     }
-
-
-def _seconds(time: str) -> int:
-    return int(datetime.fromisoformat(time).timestamp()) if time else 0

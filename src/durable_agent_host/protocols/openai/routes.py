@@ -68,13 +68,13 @@ class _Edge:
         """Return what makes the events of a response."""
         agent = self.host.agents[turn.request.agent].hosted
         files_url = f"{self.call.base_url_before('openai')}/openai/v1/files"
-        return ResponseEvents(turn, number, lambda name: agent.find_parameters(name) is not None, files_url)
+        return ResponseEvents(turn.request, number, lambda name: agent.find_parameters(name) is not None, files_url)
 
     async def feed(self, response_events: ResponseEvents, event: TurnEvent) -> Sequence[Mapping[str, Any]]:
         """Feed an event, with the bytes of its image."""
         files = event.data.get("files")
         if files and event.name == "tool.completed" and response_events.is_image(event.data["call_id"]):
-            content = self.app.file(response_events.turn.request.agent, event.session_id, files[0]["id"])
+            content = self.app.file(response_events.response["model"], event.session_id, files[0]["id"])
             with suppress(AgentClientError):  # it was deleted
                 image = base64.b64encode(b"".join([part async for part in content])).decode()
                 event = replace(event, data={**event.data, "image": image})
@@ -111,10 +111,9 @@ class _Edge:
         response_events: ResponseEvents | None = None
         async with aclosing(turn_events):
             async for event in turn_events:
-                if response_events is None or event.is_last:
+                if response_events is None:
                     turn = await self.find_turn(ItemName(agent, event.session_id, event.turn_id, 0))
-                    response_events = response_events or self.events_of(turn, number)
-                    response_events.turn = turn
+                    response_events = self.events_of(turn, number)
                 for response_event in await self.feed(response_events, event):
                     yield response_events, response_event
                 if response_events.is_complete:
