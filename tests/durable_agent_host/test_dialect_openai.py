@@ -19,6 +19,7 @@ from pydantic import TypeAdapter
 from durable_agent_host.agent_client import TurnEvent
 from durable_agent_host.http.response_views import terminal_event
 from durable_agent_host.protocols.openai.events import ResponseEvents
+from durable_agent_host.protocols.openai.ids import encode_id
 from tests.durable_agent_host.hostile_model import HostileModel, hostile_model
 from tests.durable_agent_host.played_recordings import REQUEST, play, read_events, to_wire
 from tests.kit import RECORDINGS, AgentHost, Lives, PracticeModel, running_host
@@ -262,6 +263,8 @@ def test_what_a_client_sends_is_honoured_or_refused(client: openai.OpenAI, model
         assert error.value.status_code == status
         assert error.value.response.headers["x-should-retry"] == "false"
     assert len(model.requests()) == 1
+    with pytest.raises(openai.NotFoundError, match="there is no agent 'Hidden'"):
+        client.responses.retrieve(encode_id("resp", "Hidden", "session", "turn", 0))
 
 
 def test_ends_of_a_turn_are_ends_of_a_response(client: openai.OpenAI, site: AgentHost, model: PracticeModel):

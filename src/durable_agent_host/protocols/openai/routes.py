@@ -54,8 +54,9 @@ class _Edge:
 
     async def find_turn(self, name: ItemName) -> Turn:
         """Read the turn of a response."""
-        check_session_id(name.turn_id)
-        if (turn := await self.client.find(*name[:3])) is None:
+        agent = self.host.agent(name.agent)
+        turn = await self.client.find(agent, name.session_id, check_session_id(name.turn_id))
+        if turn is None:
             raise NotFoundError("there is no such response, or its conversation was deleted")
         return turn
 

@@ -25,3 +25,4 @@ app.add_agent(
     Agent(model, "Talk.", name="Open", default_options={"store": False}),
     allowed_options={"instructions": True, "temperature": True, "metadata": True},
 )
+app.add_agent(Agent(model, "Talk.", name="Hidden"), enable_http_endpoint=False)
