@@ -538,10 +538,16 @@ class DurableAgentApp(AgentFunctionApp):
         """Omit upstream's route: ours checks the stores."""
 
 
+def _is_sent(record: logging.LogRecord) -> bool:
+    """Return whether the request of a log line is sent; see `durable_agent_host.http.route_transport`."""
+    return "http://app/" not in record.getMessage()
+
+
 def _prepare_process() -> None:
-    """Keep secrets out of the process's logs."""
+    """Keep secrets out of the process's logs, and requests that are not sent."""
     add_known_secrets(find_secrets(os.environ))
     redact_log_records()
+    logging.getLogger("httpx2").addFilter(_is_sent)
     if os.environ.get(DEV):
         from durable_agent_host.telemetry.dev_lines import shorten_log  # noqa: PLC0415 - for a developer's terminal
 

@@ -87,8 +87,11 @@ async def test_a_run_waits_for_its_answer_and_a_key_is_one_turn(call: Call, mode
     assert (turn.status, turn.response, turn.data["asked_by"]["principal"]) == ("completed", result.response, "ada")
 
 
-async def test_a_stream_has_the_events_of_the_turn(call: Call, model: PracticeModel):
-    """Text comes in fragments, the last event is the answer of ``run``, and a turn can be followed later."""
+async def test_a_stream_has_the_events_of_the_turn(call: Call, site: AgentHost, model: PracticeModel):
+    """Text comes in fragments, the last event is the answer of ``run``, and a turn can be followed later.
+
+    The log has the requests to the model, and none of those to the app's own routes.
+    """
     model.plan({"text": "The train leaves at noon.", "chunk_characters": 5})
     events = await call("stream", agent="Payer", message="when?")
     names = [event.name for event in events if event.name != "message.delta"]
@@ -100,6 +103,7 @@ async def test_a_stream_has_the_events_of_the_turn(call: Call, model: PracticeMo
     assert events[0].data == turn
     assert await call("follow", agent="Payer", **turn, after=events[1].id) == events[2:]
     assert await call("follow", agent="Payer", **turn, after=events[-1].id) == []
+    assert ("HTTP Request: POST http://127.0.0.1" in site.text, "http://app/" in site.text) == (True, False)
 
 
 async def test_a_turn_that_runs_is_cancelled(call: Call, model: PracticeModel):
