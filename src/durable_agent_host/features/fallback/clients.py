@@ -17,52 +17,23 @@ from agent_framework import (
 from durable_agent_host.agent.hosted_agent import CONVERSATION_OPTIONS
 from durable_agent_host.agent.model_call import ModelCall
 from durable_agent_host.agent.provider import ModelProvider, ProviderFor
-from durable_agent_host.model.call_path import CallPath
 from durable_agent_host.model.conversation_file import ServiceFile
 from durable_agent_host.model.journal_entry import FeatureEntry
 from durable_agent_host.model.provider_item import HostedCall, ItemPart
 from durable_agent_host.turn.step_types import FeatureView
 
 NAME: Final = "fallback"
-"""The entries of switches: which client answers, since which model call, and why."""
+"""The entries of switches: since which model call another client answers.
+
+Their data: ``client`` and ``failed``, the indexes of the client that answers and of the one whose service does not (0
+is the agent's own, then its fallbacks), the ``name`` of the class that answers, and the ``reason``, a sentence.
+"""
 _CONVERSATION_OPTIONS: Final = CONVERSATION_OPTIONS | {"continuation_token"}
 _COMMON_OPTIONS: Final = frozenset(
     {"temperature", "top_p", "max_tokens", "stop", "instructions", "response_format"}
     | {"tools", "tool_choice", "allow_multiple_tool_calls"}
 )
 """Options that mean the same to the clients of all services."""
-
-
-@dataclass(frozen=True)
-class Switch:
-    """Another client answers a model call, and the calls after it.
-
-    Attributes:
-        path: of the call.
-        client: the index of the client: 0 for the agent's own, then its fallbacks.
-        failed: the index of the client whose service did not answer.
-    """
-
-    path: CallPath
-    client: int
-    failed: int
-
-
-def entry_of_switch(switch: Switch, name: str, reason: str) -> FeatureEntry:
-    """Make the entry of a switch.
-
-    Args:
-        switch: to another client.
-        name: of the client's class.
-        reason: a sentence.
-    """
-    data = {"client": switch.client, "failed": switch.failed, "name": name, "reason": reason}
-    return FeatureEntry(NAME, switch.path, data)
-
-
-def switch_of_entry(entry: FeatureEntry) -> Switch:
-    """Read an entry."""
-    return Switch(entry.path, entry.data["client"], entry.data["failed"])
 
 
 def show_switch(entry: FeatureEntry) -> FeatureView:
@@ -111,12 +82,12 @@ class ActiveClient:
     """
 
     clients: Sequence[AnsweringClient]
-    switches: list[Switch]
+    switches: list[FeatureEntry]
 
     @property
     def index(self) -> int:
         """The index of the client; the agent's own when the app no longer has the other one."""
-        index = self.switches[-1].client if self.switches else 0
+        index = self.switches[-1].data["client"] if self.switches else 0
         return index if index < len(self.clients) else 0
 
     @property

@@ -15,11 +15,10 @@ from durable_agent_host.features.fallback.clients import (
     NAME,
     ActiveClient,
     AnsweringClient,
-    Switch,
     host_fallbacks,
-    switch_of_entry,
 )
 from durable_agent_host.features.fallback.layer import FallBack
+from durable_agent_host.model.journal_entry import FeatureEntry
 
 
 class Fallbacks(AgentFeature):
@@ -47,11 +46,11 @@ class FallbacksOfAttempt:
 
     def __init__(self, clients: Sequence[AnsweringClient]) -> None:
         self._clients = clients
-        self._switches: list[Switch] = []
+        self._switches: list[FeatureEntry] = []
 
     def begin_run(self, run: CurrentRun, /) -> RunPart:
         """Continue with the client that answered last; without a log, the switches are only here."""
-        self._switches = [*map(switch_of_entry, run.journal.entries_of(NAME))] or self._switches
+        self._switches = [*run.journal.entries_of(NAME)] or self._switches
         own_client = AnsweringClient(run.agent.client, run.agent.provider)
         active = ActiveClient([own_client, *self._clients], self._switches)
         return RunPart(

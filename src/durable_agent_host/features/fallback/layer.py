@@ -17,9 +17,9 @@ from durable_agent_host.agent.observer import RunRestarted
 from durable_agent_host.agent.retry_classification import classify_error
 from durable_agent_host.agent.run_result import log_errors_stop_run
 from durable_agent_host.errors import ProviderError, log_reason
-from durable_agent_host.features.fallback.clients import ActiveClient, Switch, entry_of_switch, without_conversation
+from durable_agent_host.features.fallback.clients import NAME, ActiveClient, without_conversation
 from durable_agent_host.model.call_path import CallPath
-from durable_agent_host.model.journal_entry import JournalStep, ModelCallStartedEntry
+from durable_agent_host.model.journal_entry import FeatureEntry, JournalStep, ModelCallStartedEntry
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -74,7 +74,7 @@ class FallBack:
     def _next_index(self, path: CallPath) -> int | None:
         """Return the next client that has not failed in a call, after the current one and then from the first."""
         current = self.active.index
-        failed_indexes = {current} | {switch.failed for switch in self.active.switches if switch.path == path}
+        failed_indexes = {current} | {switch.data["failed"] for switch in self.active.switches if switch.path == path}
         count = len(self.active.clients)
         order = [(current + distance) % count for distance in range(1, count)]
         return next((index for index in order if index not in failed_indexes), None)
@@ -93,8 +93,9 @@ class FallBack:
             self.run.journal.recorded.continuations.get(call.path) is not None
         ):  # another service has no part of the answer
             await self._append(ModelCallStartedEntry(call.path, None))
-        switch = Switch(call.path, index, current)
-        await self._append(entry_of_switch(switch, self._name(index), reason))
+        data = {"client": index, "failed": current, "name": self._name(index), "reason": reason}
+        switch = FeatureEntry(NAME, call.path, data)
+        await self._append(switch)
         self.active.switches.append(switch)
 
     async def _append(self, step: JournalStep) -> None:
