@@ -69,7 +69,6 @@ class MessageAccumulator:
     def _restart(self) -> None:
         self.slots: list[Slot] = []
         self._slots_by_position: dict[int | str, Slot] = {}
-        self._positions_by_item_id: dict[str, int | str] = {}
         self._accumulators_by_call: dict[tuple[str, str], Accumulator] = {}
         self._part: ItemPart | None = None
 
@@ -122,11 +121,9 @@ class MessageAccumulator:
                 del self._slots_by_position[position]
                 slot = self._find_or_add_slot(position)
             slot.first_item_id = part.first_item_id
-            self._positions_by_item_id[part.first_item_id] = position  # events of the item may carry only its id
         slot.item = part.item or slot.item
 
     def _find_or_add_slot(self, position: int | str) -> Slot:
-        position = self._positions_by_item_id.get(position, position) if isinstance(position, str) else position
         slot = self._slots_by_position.get(position)
         if slot is None:
             slot = self._slots_by_position[position] = Slot(position)
@@ -186,14 +183,7 @@ def _is_stamped(content: Content) -> bool:
 def _call_key(content: Content) -> tuple[str, str] | None:
     if content.type.startswith("text"):
         return None
-    call_id = content.call_id
-    if not call_id and content.type != "function_call":
-        properties = content.additional_properties
-        blocks = (cast("Mapping[str, Any]", block) for block in properties.values() if isinstance(block, Mapping))
-        call_id = next((item_id for block in blocks if (item_id := block.get("item_id"))), None) or properties.get(
-            "item_id"
-        )
-    name = content.id or call_id  # calls that the client numbers itself may share a call id
+    name = content.id or content.call_id  # calls that the client numbers itself may share a call id
     return (content.type, f"{bool(content.id)}{name}") if name else None
 
 

@@ -6,7 +6,6 @@ can be joined again with the same result as the original chunks.
 """
 
 import copy
-import json
 from collections.abc import Mapping, Sequence
 from operator import attrgetter
 from typing import Any, Final, cast
@@ -93,7 +92,7 @@ class TextAccumulator(_Accumulator):
         self._chunks: list[str] = []
         self._has_text = first.text is not None
         self._id = first.id
-        self._protected_chunks: list[str] = []
+        self._protected_data: str | None = None
         self._kind = _kind(first)
         self.add(first)
 
@@ -120,15 +119,13 @@ class TextAccumulator(_Accumulator):
             self._has_text = True
             self._chunks.append(text)
         if (protected_data := content.protected_data) is not None:
-            if mode != "append" or not protected_data.startswith("["):  # only lists are streamed in fragments
-                self._protected_chunks = []
-            self._protected_chunks.append(protected_data)
+            self._protected_data = protected_data
 
     def content(self, *, as_fragment: bool = False) -> Content:
         """Return the run as one content."""
         result = self._finish(as_fragment)
         result.text = _join_text(self._chunks) if self._has_text else None
-        result.protected_data = _join_lists(self._protected_chunks) if self._protected_chunks else None
+        result.protected_data = self._protected_data
         return result
 
 
@@ -214,7 +211,6 @@ class CodeRunAccumulator(_Accumulator):
     def __init__(self, first: Content) -> None:
         super().__init__(first)
         self._lists: dict[str, list[Content] | None] = {"inputs": None, "outputs": None}
-        self._other_outputs: Any = None
         self.add(first)
 
     def joins(self, content: Content) -> bool:
@@ -229,15 +225,12 @@ class CodeRunAccumulator(_Accumulator):
         """Add a fragment."""
         if content.merge_mode == "replace":
             self._lists = {"inputs": None, "outputs": None}
-            self._other_outputs = None
         for name in self._lists:
             value = getattr(content, name)
             if isinstance(value, Sequence) and not isinstance(value, str):
                 contents = self._lists[name]
                 self._lists[name] = contents = [] if contents is None else contents
                 contents.extend(cast("Sequence[Content]", value))
-            elif value is not None:
-                self._other_outputs = value
         self._add_common(content, incoming_wins=True)
 
     def drop_repeat(self) -> None:
@@ -256,8 +249,7 @@ class CodeRunAccumulator(_Accumulator):
         """
         result = self._finish(as_fragment)
         result.inputs = _join_contents(self._lists["inputs"], as_fragment=as_fragment)
-        outputs = _join_contents(self._lists["outputs"], as_fragment=as_fragment)
-        result.outputs = self._other_outputs if outputs is None else outputs
+        result.outputs = _join_contents(self._lists["outputs"], as_fragment=as_fragment)
         return result
 
 
@@ -307,17 +299,6 @@ def _join_text(fragments: Sequence[str]) -> str:
     except UnicodeEncodeError:
         return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
     return text
-
-
-def _join_lists(texts: Sequence[str]) -> str:
-    """Join lists of reasoning details, which the Chat Completions client emits as JSON; else take the last."""
-    if len(texts) == 1:
-        return texts[0]
-    try:
-        detail_lists = [json.loads(text) for text in texts]
-    except (ValueError, RecursionError):
-        return texts[-1]
-    return json.dumps([detail for text in detail_lists for detail in text])
 
 
 def _is_text(content: Content) -> bool:

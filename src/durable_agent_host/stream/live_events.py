@@ -197,7 +197,6 @@ class AnswerMessages:
         self._later: list[tuple[Content, AgentResponseUpdate, ItemPart | None]] = []
         self._follows_text = self._is_continued = False
         self._position: int | str | None = None
-        self._item_positions: dict[str, int | str] = {}
         self._names: dict[str, Any] = {}
         self._last_names: tuple[Any, ...] = ()
 
@@ -211,15 +210,11 @@ class AnswerMessages:
             present_fields = {name: value for name in fields if (value := getattr(update, name, None))}
             if any(self._names.get(name, value) != value for name, value in present_fields.items()):
                 self._names = {}
-                self._item_positions = {}
                 events = self.end()
             self._names |= present_fields
-        if part is not None and part.position is not None:
-            if self._is_continued:  # its beginning came from the log
-                self._is_continued = False
-                self._position = self._locate(part) if part.first_item_id is None else None
-            if part.first_item_id is not None:
-                self._item_positions[part.first_item_id] = part.position
+        if self._is_continued and part is not None and part.position is not None:  # its beginning came from the log
+            self._is_continued = False
+            self._position = part.position if part.first_item_id is None else None
         if self._open is not None and part is not None and part.item is not None and self._is_at(part):
             self._open.add((), part)
             if self._later:
@@ -249,7 +244,7 @@ class AnswerMessages:
         if self._open is None:
             self._open = MessageAccumulator(update)
             self._open.author_name = update.author_name
-            self._position = None if part is None else self._locate(part)
+            self._position = None if part is None else part.position
             self._is_continued = part is None or part.position is None
             index = len(self._completed)
             events += [message_delta(SEPARATOR)] if index else []
@@ -284,12 +279,8 @@ class AnswerMessages:
         """Make the events that turn the emitted messages into the stored ones."""
         return correct_messages(self._texts, self._completed, messages)
 
-    def _locate(self, part: ItemPart) -> int | str | None:
-        position = part.position
-        return self._item_positions.get(position, position) if isinstance(position, str) else position
-
     def _is_at(self, part: ItemPart) -> bool:
-        return self._open is not None and self._locate(part) == self._position
+        return self._open is not None and part.position == self._position
 
     def _is_interrupted_by(self, part: ItemPart | None) -> bool:
         """Return whether more can come of the open message's item, behind this one: some services interleave items."""
