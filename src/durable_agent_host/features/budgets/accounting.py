@@ -5,12 +5,12 @@ tokens, and the starts of tools. So a call counts once, however often it is repl
 of its own. A call that was cut off, by a kill or by a cancellation, is not counted: nobody knows its tokens.
 """
 
-import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from typing import Any, Final
 
+from durable_agent_host.agent.feature import CurrentRun
 from durable_agent_host.agent.layers.retry import CountedTokens
 from durable_agent_host.agent.model_call import CompletedResponse, ModelCall, ModelStream, NextModelCall
 from durable_agent_host.agent.run_result import Failed, RunStoppedError
@@ -20,8 +20,9 @@ from durable_agent_host.errors import BudgetExceededError, LogError
 from durable_agent_host.model.budget import KINDS, NO_USAGE, Budget, Budgets, BudgetUsage, Kind
 from durable_agent_host.model.call_path import AGENT_RUN, TURN_AGENT
 from durable_agent_host.model.journal_entry import FeatureEntry
+from durable_agent_host.model.pending_call import PendingCall
 from durable_agent_host.turn.budget_checks import LimitExceeded, Scope, find_exceeded_limits, usage_of_response
-from durable_agent_host.turn_log.journal import Journal, JournalState
+from durable_agent_host.turn_log.journal import JournalState
 
 NAME: Final = "budget"
 """Of the feature in the journal, and of a call that waits for a person because of a budget."""
@@ -33,8 +34,6 @@ _HINTS: Final[Mapping[str, str]] = {
     "turn": "ask for less in one turn, or raise the budget of the agent's turns",
     "session": "begin a new session, or raise the budget of the agent's sessions",
 }
-Ask = Callable[[str, Mapping[str, Any], str], Awaitable[None]]
-"""Asks a person a question: its id, its figures, and a sentence."""
 
 
 def usage_from_journal(records: JournalState) -> BudgetUsage:
@@ -65,40 +64,21 @@ class BudgetAccount:
 
     Args:
         budgets: of the agent.
-        journal: of the run.
-        before: usage of the session when the turn started.
-        replies: people's decisions, by question.
-        ask: asks a person.
-        fail: ends the turn before its next model call.
+        run: of the agent.
         elapsed_before: seconds of earlier attempts.
-        started_at: when this attempt began, by `time.perf_counter`.
 
     Attributes:
         failure: the budget that ends the turn, or None.
     """
 
-    def __init__(
-        self,
-        budgets: Budgets,
-        journal: Journal,
-        *,
-        before: BudgetUsage | None,
-        replies: Mapping[str, Mapping[str, Any]],
-        ask: Ask,
-        fail: Callable[[BudgetExceededError], None],
-        elapsed_before: float,
-        started_at: float,
-    ) -> None:
+    def __init__(self, budgets: Budgets, run: CurrentRun, elapsed_before: float) -> None:
         self.failure: BudgetExceededError | None = None
         self._budgets = budgets
-        self._journal = journal
-        self._before = before or NO_USAGE
-        self._replies = replies
-        self._ask = ask
-        self._fail = fail
+        self._run = run
+        self._before = run.start.record.session.budget_usage or NO_USAGE
+        self._replies = run.start.replies
         self._elapsed_before = elapsed_before
-        self._started_at = started_at
-        self._usage = replace(usage_from_journal(journal.recorded), seconds=0.0)
+        self._usage = replace(usage_from_journal(run.journal.recorded), seconds=0.0)
         self._open_questions: set[str] = set()
 
     @property
@@ -163,7 +143,7 @@ class BudgetAccount:
     def record_time(self) -> None:
         """Journal how long the agent has worked; a journal that cannot be written reports it later."""
         with suppress(LogError):
-            self._journal.append_soon(
+            self._run.journal.append_soon(
                 FeatureEntry(NAME, TURN_AGENT, {"kind": "worked", "seconds": round(self._elapsed_seconds, 3)})
             )
 
@@ -172,7 +152,7 @@ class BudgetAccount:
 
     @property
     def _elapsed_seconds(self) -> float:
-        return self._elapsed_before + time.perf_counter() - self._started_at
+        return self._elapsed_before + self._run.start.seconds()
 
     @property
     def _scopes(self) -> tuple[tuple[Scope, Budget, BudgetUsage, BudgetUsage], ...]:
@@ -202,13 +182,14 @@ class BudgetAccount:
                     "limit": crossing.limit,
                     "used": crossing.used,
                 }
-                await self._ask(question, figures, crossing.sentence)
+                call = PendingCall(question, "budget", NAME, figures, "", reason=crossing.sentence)
+                await self._run.pending_calls.ask(call)  # a person; the run stops before its next model call
             return False
         return True
 
     def _end(self, failure: BudgetExceededError) -> None:
         self.failure = failure
-        self._fail(failure)
+        self._run.gate.fail(failure)
 
     def _find_unknown_cost(self) -> BudgetExceededError | None:
         """Return which budget of cost cannot be checked, or None."""
