@@ -52,7 +52,7 @@ from durable_agent_host.providers.openai.request_items import (
     with_valid_ids,
     with_valid_names,
 )
-from durable_agent_host.providers.openai.stream_normalization import ResponseEventNormalizer, normalize_response
+from durable_agent_host.providers.openai.stream_normalization import ResponseEventNormalizer
 from durable_agent_host.providers.result_files import move_result_files
 from durable_agent_host.providers.services import Service, find_service
 from durable_agent_host.providers.stream_completion import is_truncated
@@ -181,12 +181,6 @@ class NormalizedResponsesMixin(NormalizedEventsMixin):
     """The override of the SDK's client."""
 
     create_normalizer = ResponseEventNormalizer
-
-    def _process_response_data(self, *, data: Any, cast_to: Any, **arguments: Any) -> Any:
-        client: Any = super()
-        if getattr(cast_to, "__name__", "") == "Response":
-            data = normalize_response(data)
-        return client._process_response_data(data=data, cast_to=cast_to, **arguments)
 
 
 _ENCRYPTED = "reasoning.encrypted_content"
