@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from math import isfinite
 from typing import Any, Final, NamedTuple, cast
@@ -73,6 +73,18 @@ def _within(value: Any) -> list[Any]:
     if isinstance(value, dict):
         return [*cast("dict[str, Any]", value).values()]
     return cast("list[Any]", value) if isinstance(value, list) else []
+
+
+def map_texts(value: Any, change: Callable[[str], str]) -> Any:
+    """Return a JSON value with its texts changed, names included."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, list | tuple):
+        return [map_texts(element, change) for element in cast("list[Any]", value)]
+    if isinstance(value, Mapping):
+        fields = cast("Mapping[Any, Any]", value)
+        return {map_texts(name, change): map_texts(element, change) for name, element in fields.items()}
+    return value
 
 
 def value_at(value: Any, *names: str) -> Any:

@@ -15,7 +15,7 @@ service would continue to write (and charge) until the next garbage collection.
 
 import json
 import re
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Generator, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from typing import Any, Final, cast
@@ -24,7 +24,7 @@ from durable_agent_host.agent.dynamic_subclass import copy_with_mixin
 from durable_agent_host.agent.http_exchange import HttpExchange, record_request
 from durable_agent_host.agent.response_limits import close_response, turn_traffic
 from durable_agent_host.agent.retry_classification import read_failure
-from durable_agent_host.codec.strict_json import object_at, value_at
+from durable_agent_host.codec.strict_json import map_texts, object_at, value_at
 from durable_agent_host.providers.client_errors import response_failure
 from durable_agent_host.providers.event_normalization import EventDecoder, Json, NormalizingDecoder, to_object_list
 from durable_agent_host.redaction import add_known_secrets
@@ -43,8 +43,7 @@ def sdk_clients(client: Any) -> dict[str, Any]:
     for name, value in cast("dict[str, Any]", vars(client)).items():
         if callable(getattr(value, "with_options", None)) and hasattr(value, "max_retries"):
             sdk_client = value.with_options(max_retries=0)
-            if (http := getattr(sdk_client, "_client", None)) is not None and hasattr(http, "event_hooks"):
-                sdk_client._client = _recorded_client(http)
+            sdk_client._client = _recorded_client(sdk_client._client)
             copies[name] = copy_with_mixin(sdk_client, _SurrogateReplacingMixin)
             add_known_secrets(_list_credentials(sdk_client))
         elif hasattr(value, "_api_client") and any(
@@ -154,7 +153,7 @@ class _GuardedGoogleMixin(_SharedConnectionsMixin):
     async def _async_request_once(self, request: Any, *args: Any, **kwargs: Any) -> Any:
         client: Any = super()
         if body := object_at(request.data):
-            request.data = encode_body(body) or body
+            request.data = _valid_text(json.dumps(body, ensure_ascii=False)).encode()
         response = await client._async_request_once(request, *args, **{**kwargs, "implicit_retry": False})
         return response if isinstance(response.response_stream, list) else _GoogleStream(response)
 
@@ -187,29 +186,11 @@ _BODIES: Final = ("json_data", "extra_json")
 
 def without_lone_surrogates(value: Any) -> Any:
     """Return a JSON value whose texts are encodable as UTF-8."""
-    if isinstance(value, str):
-        return encode_text(value).decode()
-    if isinstance(value, list):
-        return [without_lone_surrogates(element) for element in cast("list[Any]", value)]
-    if isinstance(value, dict):
-        fields = cast("dict[Any, Any]", value)
-        return {without_lone_surrogates(name): without_lone_surrogates(element) for name, element in fields.items()}
-    return value
+    return map_texts(value, _valid_text)
 
 
-def encode_body(body: Mapping[str, Any]) -> bytes | None:
-    """Write a body as the SDKs of OpenAI and Anthropic do, or return None when it is not JSON."""
-    try:
-        return encode_text(json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False))
-    except (TypeError, ValueError, RecursionError):
-        return None
-
-
-def encode_text(text: str) -> bytes:
-    try:
-        return text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
+def _valid_text(text: str) -> str:
+    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 class _SurrogateReplacingMixin:

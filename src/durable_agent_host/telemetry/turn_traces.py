@@ -28,6 +28,7 @@ from durable_agent_host.agent.observer import (
     RunStarted,
     ToolCallCompleted,
 )
+from durable_agent_host.codec.strict_json import map_texts
 from durable_agent_host.model.turn import TurnOutcome
 from durable_agent_host.redaction import mask_secrets
 from durable_agent_host.telemetry.turn_metrics import SCOPE
@@ -262,17 +263,7 @@ class _RedactingEmit:
 
     def __call__(self, log_data: Any) -> None:
         record = log_data.log_record
-        record.body = _redact_value(record.body)
+        record.body = map_texts(record.body, mask_secrets)
         if record.attributes:
-            record.attributes = _redact_value(record.attributes)
+            record.attributes = map_texts(record.attributes, mask_secrets)
         self._emit(log_data)
-
-
-def _redact_value(value: Any) -> Any:
-    if isinstance(value, str):
-        return mask_secrets(value)
-    if isinstance(value, Mapping):
-        return {name: _redact_value(item) for name, item in cast("Mapping[Any, Any]", value).items()}
-    if isinstance(value, list | tuple):
-        return [_redact_value(item) for item in cast("list[Any]", value)]
-    return value

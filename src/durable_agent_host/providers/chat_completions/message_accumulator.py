@@ -87,19 +87,16 @@ class MessageAccumulator:
 
         The id does not change if the service sends another one later: clients have already received this one.
         """
-        initial_id = self._calls[call_index].get("id") or derive_call_id(self._seed, call_index)
+        initial_id = self._calls[call_index].get("id") or "call_" + derived_id(self._seed, str(call_index))
         return self._published_ids.setdefault(call_index, str(initial_id))
 
     def message(self) -> dict[str, Any]:
         """Return the message so far, without fields that are null, except the content."""
-        fields = cast("dict[str, Any]", _plain(self._fields))
+        fields = {name: _plain(value) for name, value in self._fields.items() if value is not None or name == "content"}
         if (audio := object_at(fields, "audio")).get("data"):
             fields["audio"] = audio | {"data": _merge_base64(audio["data"])}
-        calls = [
-            call | ({"id": self._published_ids[n]} if n in self._published_ids else {})
-            for n, call in enumerate(self._calls)
-        ]
-        return complete_message(fields | ({"tool_calls": _plain(calls)} if calls else {}), self._seed)
+        calls = [_complete_call(_plain(call), self.call_id(index)) for index, call in enumerate(self._calls)]
+        return fields | ({"tool_calls": calls} if calls else {})
 
     def _add_call(self, call_delta: Mapping[str, Any]) -> tuple[int, bool]:
         index = call_delta.get("index")
@@ -133,33 +130,15 @@ class MessageAccumulator:
         return not (delta_id and call_id) and _is_complete(_plain(_get_function(call).get("arguments")))
 
 
-def complete_message(message: Mapping[str, Any], seed: str) -> dict[str, Any]:
-    """Write a message with calls as the API requires them, without fields that are null, except the content."""
-    fields = {name: value for name, value in message.items() if value is not None or name == "content"}
-    calls = cast("list[dict[str, Any]]", fields.pop("tool_calls", None) or [])
-    complete_calls = [_complete_call(call, seed, call_index) for call_index, call in enumerate(calls)]
-    return {"role": "assistant", "content": None, **fields} | ({"tool_calls": complete_calls} if complete_calls else {})
-
-
-def _complete_call(call: Mapping[str, Any], seed: str, call_index: int) -> dict[str, Any]:
-    call = with_text_names(call)
+def _complete_call(call: Mapping[str, Any], call_id: str) -> dict[str, Any]:
+    """Write a call as the API requires it."""
     other_fields = {
         name: value for name, value in call.items() if name not in {"index", "id", "type"} and value is not None
     }
-    complete_call = {
-        "id": call.get("id") or derive_call_id(seed, call_index),
-        "type": call.get("type") or "function",
-        **other_fields,
-    }
-    if isinstance(raw_function := complete_call.get("function"), dict):
-        function: dict[str, Any] = {"name": "", **with_text_names(cast("dict[str, Any]", raw_function))}
-        complete_call["function"] = function | {"arguments": json_text(function.get("arguments"))}
+    complete_call = {"id": call_id, "type": call.get("type") or "function", **other_fields}
+    if function := object_at(call.get("function")):
+        complete_call["function"] = {"name": "", **function, "arguments": json_text(function.get("arguments"))}
     return complete_call
-
-
-def derive_call_id(seed: str, call_index: int) -> str:
-    """Derive the id of a call that has none from the service."""
-    return "call_" + derived_id(seed, str(call_index))
 
 
 def _get_function(call: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -107,8 +107,6 @@ _TOOLS: Final = frozenset({"toolCall", "toolResponse"})
 
 def with_raw_json(client: Any) -> Any:
     """Copy a client of Google's SDK so that it keeps the JSON of requests and responses."""
-    if not any(base.__module__.startswith("google.genai") for base in type(client).__mro__):
-        return client
     client_copy = copy_with_mixin(client, _SharedConnections)
     async_client = copy_with_mixin(client.aio, _SharedConnections)
     client_copy._aio = async_client
@@ -117,10 +115,8 @@ def with_raw_json(client: Any) -> Any:
 
 
 def raw_json(response: Any) -> dict[str, Any]:
-    """Return the JSON of a response, or of a chunk."""
-    http: Any = getattr(response, "sdk_http_response", None)
-    body: Any = getattr(http, "body", None)
-    return object_at(json.loads(body) if body else response.model_dump(mode="json", by_alias=True, exclude_none=True))
+    """Return the JSON of a chunk."""
+    return object_at(json.loads(response.sdk_http_response.body))
 
 
 def raw_part(part_json: Mapping[str, Any]) -> Any:

@@ -502,8 +502,6 @@ class ResponseReader:
         hosted_call_ids = self._ids.get(_RESULTS_OF.get(kind, ""), [])
         open_calls = [hosted_call_id for hosted_call_id in hosted_call_ids if hosted_call_id not in self._completed_ids]
         call_id = _as_text(value.get("id")) or next(iter(open_calls), None) or self._new_id(kind)
-        if kind not in _RESULTS_OF and call_id in self._ids.get(kind, []):
-            call_id = self._new_id(kind)
         if kind in _RESULTS_OF:
             call_id = self._new_id(kind) if call_id in self._completed_ids else call_id
             self._completed_ids.add(call_id)
