@@ -237,6 +237,7 @@ class ItemPreservingMixin(FoldedStreamMixin):
         events = (
             self.client._process_response_data(data=event, cast_to=stream_type, response=None)
             for event in ResponseEventNormalizer().read(None, sdk_json(response))
+            if event["type"] != "response.output_item.added"  # the framework would read some items twice
         )
         return [self._parse_chunk_from_openai(event, {}, calls) for event in events]
 
