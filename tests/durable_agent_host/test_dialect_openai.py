@@ -18,6 +18,7 @@ from pydantic import TypeAdapter
 
 from durable_agent_host.agent_client import TurnEvent
 from durable_agent_host.http.response_views import terminal_event
+from durable_agent_host.model.turn import Turn
 from durable_agent_host.protocols.openai.events import ResponseEvents
 from durable_agent_host.protocols.openai.ids import encode_id
 from tests.durable_agent_host.hostile_model import HostileModel, hostile_model
@@ -216,9 +217,6 @@ def test_an_earlier_response_forks_and_the_last_one_continues(client: openai.Ope
     assert forks[0].conversation != first.conversation
     texts = json.dumps(model.requests()[-1]["body"]["input"]).split('"')
     assert [text for text in texts if text in {"one", "two", "2"}] == ["one", "2"]
-    headers = {"x-stainless-retry-count": "1"}
-    again = client.responses.create(model="Talker", input="two", previous_response_id=first.id, extra_headers=headers)
-    assert again.id == second.id
     with pytest.raises(openai.ConflictError, match="delete conv_"):
         client.responses.delete(second.id)
 
@@ -246,8 +244,8 @@ def test_what_a_client_sends_is_honoured_or_refused(client: openai.OpenAI, model
         (400, "tool_choice", {"tool_choice": "required"}),
         (400, "web_search", {"tools": [{"type": "web_search"}]}),
         (400, "nothing new", {"input": []}),
-        (400, "of no conversation", {"input": [{"role": "assistant", "content": "hi"}]}),
-        (400, "no call of this host", {"input": [{"type": "function_call_output", "call_id": "c", "output": ""}]}),
+        (400, "not of this host", {"input": [{"role": "assistant", "content": "hi"}]}),
+        (400, "not of this host", {"input": [{"type": "function_call_output", "call_id": "c", "output": ""}]}),
         (400, "input", {"input": 3}),
         (400, "text", {"input": [{"role": "user", "content": [{"type": "input_text"}]}]}),
         (400, "stream", {"stream": "yes"}),
@@ -396,7 +394,7 @@ def test_a_stream_is_the_one_that_the_service_has_sent(recorded_model: HostileMo
     turn_events = list(played.events)
     if played.outcome.has_ended:
         turn_events.append(terminal_event(REQUEST, played.outcome, ""))
-    response_events = ResponseEvents(REQUEST, 0, set().__contains__, "")
+    response_events = ResponseEvents(Turn(REQUEST, None), 0, set().__contains__, "")
     events = [
         event
         for number, (kind, data) in enumerate(turn_events)
@@ -404,7 +402,7 @@ def test_a_stream_is_the_one_that_the_service_has_sent(recorded_model: HostileMo
     ]
     assert types_of(events) == types_of(recorded)
     assert without_ids(response_events.output) == without_ids(output)
-    assert response_events.response["status"] == recorded[-1]["response"]["status"]
+    assert response_events.body["status"] == recorded[-1]["response"]["status"]
 
 
 def types_of(events: Sequence[dict[str, Any]]) -> list[str]:

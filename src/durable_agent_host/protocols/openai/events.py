@@ -15,8 +15,8 @@ from durable_agent_host.agent_client import TurnEvent
 from durable_agent_host.codec.log_entry import encode_compact
 from durable_agent_host.codec.strict_json import object_at
 from durable_agent_host.model.pending_call import DECISIONS
-from durable_agent_host.model.turn import TurnRequest
-from durable_agent_host.protocols.openai.ids import encode_id
+from durable_agent_host.model.turn import Turn, TurnRequest
+from durable_agent_host.protocols.openai.ids import ItemName, encode_id
 
 Wire = Mapping[str, Any]
 OPTIONS: Final = {"max_output_tokens": "max_tokens", "parallel_tool_calls": "allow_multiple_tool_calls"}
@@ -122,22 +122,26 @@ class ResponseEvents:
     """Makes the events of one response of a turn; an event of the turn has its method, of the same name.
 
     Args:
-        request: that of the turn.
+        turn: the turn.
         number: which of the turn's responses, from 0.
         is_function: whether the agent has a function of this name.
         files_url: below which the files are.
 
     Attributes:
-        response: as far as it has come.
+        turn: as above.
+        name: of the response.
+        input: the items with which it began.
         is_started, is_complete: whether there is the response, and whether it is complete.
         problem: why the turn has failed, if it has.
     """
 
-    def __init__(self, request: TurnRequest, number: int, is_function: Callable[[str], bool], files_url: str) -> None:
+    def __init__(self, turn: Turn, number: int, is_function: Callable[[str], bool], files_url: str) -> None:
+        self.turn = turn
         self.is_started = self.is_complete = False
         self.problem: Any = None
-        self._names = (request.agent, request.session_id, request.turn_id)
-        self._number = number
+        request = turn.request
+        self.name = ItemName(request.agent, request.session_id, request.turn_id, number)
+        self.input: list[Wire] = [] if number else [_message(request, encode_id("msg", *self.name[:4], "input"))]
         self._is_function = is_function
         self._files_url = files_url
         self._rounds = self._sequence_number = self._offset = 0
@@ -148,17 +152,22 @@ class ResponseEvents:
         self._pending: dict[str, tuple[Wire, str]] = {}
         self._announced_ids: set[str] = set()
         created_at = int(datetime.fromisoformat(request.created_at).timestamp()) if request.created_at else 0
-        self.response: dict[str, Any] = {
+        self._fields: dict[str, Any] = {
             **_RESPONSE,
             **{_FIELDS.get(option, option): value for option, value in request.options.items()},
-            "id": encode_id("resp", *self._names, number),
+            "id": encode_id("resp", *self.name[:4]),
             "created_at": created_at,
             "model": request.agent,
-            "conversation": {"id": encode_id("conv", *self._names[:2])},
-            "previous_response_id": encode_id("resp", *self._names, number - 1) if number else None,
+            "conversation": {"id": encode_id("conv", *self.name[:2])},
+            "previous_response_id": encode_id("resp", *self.name[:3], number - 1) if number else None,
             "text": {"format": request.response_format or {"type": "text"}},
             "tools": [{"type": "function", "strict": None, **tool} for tool in request.client_tools],
         }
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """The response as far as it has come."""
+        return {**self._fields, "output": self.output}
 
     @property
     def output(self) -> list[Wire]:
@@ -184,11 +193,11 @@ class ResponseEvents:
         return self._events
 
     def _begin(self) -> None:
-        if self._rounds == self._number and not self.is_started:
+        if self._rounds == self.name.number and not self.is_started:
             self.is_started = True
-            self.response["status"] = "in_progress"
+            self._fields["status"] = "in_progress"
             for event in ("created", "in_progress"):
-                self._emit(event, response={**self.response})
+                self._emit(event, response=self.body)
 
     def _emit(self, event: str, **fields: Any) -> None:
         self._events.append({"type": f"response.{event}", "sequence_number": self._sequence_number, **fields})
@@ -199,7 +208,7 @@ class ResponseEvents:
 
     def _add(self, key: str, item_type: str, data: Wire, **fields: Any) -> _Item:
         prefix, *stages = _TYPES[item_type]
-        item_id = encode_id(prefix, *self._names, self._number, self._offset)
+        item_id = encode_id(prefix, *self.name[:4], self._offset)
         item = _Item(len(self._items), self._offset, {"id": item_id, "type": item_type, **fields}, data)
         self._items.append(item)
         self._open[key] = item
@@ -275,10 +284,10 @@ class ResponseEvents:
 
     @property
     def _container_id(self) -> str:
-        return encode_id("cntr", *self._names[:2])
+        return encode_id("cntr", *self.name[:2])
 
     def _file_id(self, file_id: Any) -> str:
-        return encode_id("cfile", *self._names[:2], file_id)
+        return encode_id("cfile", *self.name[:2], "", 0, file_id)
 
     def on_reasoning_delta(self, data: Wire) -> None:
         if (item := self._open.get("reasoning")) is None:
@@ -312,7 +321,7 @@ class ResponseEvents:
             item_type = "mcp_call"
         fields: dict[str, Any] = {"status": "in_progress", **self._call_fields(item_type, data)}
         if item_type == "mcp_call":
-            fields |= {"approval_request_id": approval_id, "server_label": self._names[0], "name": data["name"]}
+            fields |= {"approval_request_id": approval_id, "server_label": self.name.agent, "name": data["name"]}
             fields["arguments"] = ""
         item = self._add(data["call_id"], item_type, data, **fields)
         if item_type == "mcp_call" and data["arguments"]:
@@ -377,7 +386,7 @@ class ResponseEvents:
         """Ask for an approval, or for the result of a tool of the client."""
         call_id = data["call_id"]
         is_decision = data["kind"] in DECISIONS
-        client_id = encode_id("mcpr" if is_decision else "call", *self._names, self._rounds, call_id)
+        client_id = encode_id("mcpr" if is_decision else "call", *self.name[:3], self._rounds, call_id)
         self._pending[call_id] = (data, client_id)
         if not self.is_started:
             return
@@ -386,7 +395,7 @@ class ResponseEvents:
         if data["kind"] == "callback":
             self._begin_call(data)
         elif is_decision:
-            fields = {"server_label": self._names[0], "name": data["name"], "arguments": _text_of(data["arguments"])}
+            fields = {"server_label": self.name.agent, "name": data["name"], "arguments": _text_of(data["arguments"])}
             self._add(call_id, "mcp_approval_request", data, id=client_id, **fields)
             self._end(call_id)
         else:
@@ -401,11 +410,28 @@ class ResponseEvents:
         if call_id not in self._pending or call_id in self._open:
             return
         call, client_id = self._pending[call_id]
+        if data["kind"] != "callback":
+            self.input.append(self._reply(data, client_id))
         is_announced = data["kind"] == "in_doubt" or call_id in self._announced_ids
         if data["kind"] == "callback":
             self._begin_call(call)
         elif data["outcome"] == "approved" and is_announced:
             self._begin_call(call, client_id)
+
+    def _reply(self, data: Wire, client_id: str) -> Wire:
+        item_id = encode_id("in", *self.name[:4], data["call_id"])
+        if data["kind"] in DECISIONS:
+            fields = {"type": "mcp_approval_response", "approval_request_id": client_id}
+            return {"id": item_id, **fields, "approve": data["outcome"] == "approved"}
+        reply = self.turn.replies.get(data["call_id"], {})
+        output = _text_of(reply.get("result", reply.get("error")))
+        return {
+            "id": item_id,
+            "type": "function_call_output",
+            "call_id": client_id,
+            "status": "completed",
+            "output": output,
+        }
 
     # ends
 
@@ -424,7 +450,7 @@ class ResponseEvents:
             status = "incomplete" if is_cut_off and message is data["messages"][-1] else "completed"
             self.on_message_completed({"index": index, **message}, status)
         reason = _REASONS.get(data["finish_reason"])
-        self.response |= {"usage": _usage(data["usage"]), "incomplete_details": {"reason": reason} if reason else None}
+        self._fields |= {"usage": _usage(data["usage"]), "incomplete_details": {"reason": reason} if reason else None}
         if (refusal := data.get("refusal")) and not reason:
             part = _REFUSAL.part(refusal["message"])
             self._add_text(self._begin_message(_REFUSAL, data), _REFUSAL, refusal["message"])
@@ -437,16 +463,16 @@ class ResponseEvents:
     def on_turn_failed(self, data: Wire) -> None:
         self.problem = data
         error = {"code": "server_error", "message": data["detail"]}
-        self.response |= {"error": error, "usage": _usage(data.get("usage"))}
+        self._fields |= {"error": error, "usage": _usage(data.get("usage"))}
         self._complete("failed")
 
     def _complete(self, status: str) -> None:
         for key in [*self._open]:
             self._end(key, status="incomplete")
         self.is_complete = True
-        self.response |= {"status": status, "output": self.output}
+        self._fields |= {"status": status}
         # clients know no event of a response that was cancelled
-        self._emit("incomplete" if status == "cancelled" else status, response=self.response)
+        self._emit("incomplete" if status == "cancelled" else status, response=self.body)
 
 
 def calls_for_client(calls: Sequence[Wire]) -> list[Wire]:
@@ -468,3 +494,20 @@ def _usage(usage: Wire | None) -> dict[str, Any] | None:
         "input_tokens_details": {"cached_tokens": counts[3], "cache_write_tokens": counts[4]},
         "output_tokens_details": {"reasoning_tokens": counts[5]},
     }
+
+
+def _message(request: TurnRequest, item_id: str) -> Wire:
+    """Return the message of a turn as an item of input."""
+    parts = [*map(_part, request.contents)] or [{"type": "input_text", "text": request.message}]
+    return {"id": item_id, "type": "message", "role": "user", "status": "completed", "content": parts}
+
+
+def _part(content: Wire) -> Wire:
+    """Return a stored content of a message as a part of input."""
+    uri = content.get("uri") or ""
+    if content.get("type") == "text":
+        return {"type": "input_text", "text": content.get("text")}
+    if uri and str(content.get("media_type")).startswith("image/"):
+        return {"type": "input_image", "detail": "auto", "image_url": uri}
+    field_name = ("file_data" if uri.startswith("data:") else "file_url") if uri else "file_id"
+    return {"type": "input_file", "filename": content.get("name"), field_name: uri or content.get("file_id")}
