@@ -217,8 +217,7 @@ class BlockPreservingMixin(FoldedStreamMixin):
                 return client._parse_contents_from_anthropic([block], request_state=request_state, streaming=True)
 
             reader = Reader(parse)
-            if request_state is not None:
-                setattr(request_state, _READER, reader)
+            setattr(request_state, _READER, reader)
         return reader
 
     def _start_call(self, *, messages: Sequence[Message], **kwargs: Any) -> Any:

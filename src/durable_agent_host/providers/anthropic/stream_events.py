@@ -4,7 +4,7 @@ Nearly all events are deltas, so the frequent ones are parsed here and not by th
 """
 
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from agent_framework import ChatResponseUpdate, Content
 from agent_framework.exceptions import ResponseInvalidatedException
@@ -194,8 +194,6 @@ _LIVE: Final[dict[str, Callable[[Block, OpenBlock], Content | None]]] = {
 
 def plain_block(sdk_object: Any) -> Block:
     """Return an object of the SDK as received, without unset fields."""
-    if isinstance(sdk_object, dict):
-        return dict(cast("Block", sdk_object))
     return sdk_json(sdk_object)
 
 

@@ -43,9 +43,8 @@ def chat_client_from_environment(environment: Mapping[str, str] = os.environ) ->
                 "AZURE_OPENAI_ENDPOINT is set: set AZURE_OPENAI_DEPLOYMENT too, to the model's deployment"
             )
         azure_key = setting("AZURE_OPENAI_API_KEY")
-        if azure_key:
-            return OpenAIChatClient(model=deployment, azure_endpoint=endpoint, api_key=azure_key)
-        return OpenAIChatClient(model=deployment, azure_endpoint=endpoint, credential=_entra_credential())
+        credential = None if azure_key else _entra_credential()
+        return OpenAIChatClient(model=deployment, azure_endpoint=endpoint, api_key=azure_key, credential=credential)
     if key:
         model = setting("OPENAI_MODEL")
         if not model:

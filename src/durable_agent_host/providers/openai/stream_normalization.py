@@ -88,7 +88,8 @@ class ResponseEventNormalizer:
         elif (item_type := _TYPE_BY_STEM.get(event_type.split(".")[1] if "." in event_type else "")) is not None:
             yield from self._read_part(event, item_type)
         else:
-            yield event
+            positions = (item.position for item in self._items if event.get("item_id") in item.ids)
+            yield {"output_index": next(positions, None), **event}
 
     def end(self, *, is_done: bool) -> Iterator[Json]:
         """Return the final event if the service has sent ``[DONE]`` without it, and all items are finished."""
