@@ -63,19 +63,21 @@ _TYPES: Final = {
     "image_generation_call": ("ig", "in_progress", "generating"),
 }
 """Type of an item → the prefix of its ids, and the events with which it begins."""
-_EMPTY: Final[Mapping[str, Wire]] = {"message": {"content": []}, "reasoning": {"summary": []}}
+_TEXTS: Final[Mapping[str, Wire]] = {
+    "message": {"role": "assistant", "status": "in_progress", "content": []},
+    "reasoning": {"summary": []},
+}
+"""Type of an item that has text → its other fields at the beginning."""
 _REASONS: Final = {"length": "max_output_tokens", "content_filter": "content_filter"}
-_BEFORE: Final = ("message.started", "tool.started", "call.pending", "turn.waiting")
-"""Events of earlier rounds that are read."""
-_WITHIN_REASONING: Final = ("reasoning.delta", "tool.progress", "inner")
 
 
 class _Text(NamedTuple):
-    """A kind of text: the names of its events, their position, its field, its other fields, and those of its events."""
+    """A kind of text: its item, the field of that for its parts, their events, those of the text, and its field."""
 
+    item_type: str
+    parts: str
     group: str
     event: str
-    position: Wire
     name: str
     fields: Wire
     extra: Wire
@@ -85,17 +87,15 @@ class _Text(NamedTuple):
         return {**self.fields, **fields, self.name: text}
 
 
+_LOG: Final[Wire] = {"logprobs": []}
 _ANSWER: Final = _Text(
-    "content_part",
-    "output_text",
-    {"content_index": 0},
-    "text",
-    {"type": "output_text", "annotations": [], "logprobs": []},
-    {"logprobs": []},
+    *("message", "content", "content_part", "output_text", "text"),
+    {"type": "output_text", "annotations": [], **_LOG},
+    _LOG,
 )
-_REFUSAL: Final = _Text("content_part", "refusal", {"content_index": 0}, "refusal", {"type": "refusal"}, {})
+_REFUSAL: Final = _Text("message", "content", "content_part", "refusal", "refusal", {"type": "refusal"}, {})
 _SUMMARY: Final = _Text(
-    "reasoning_summary_part", "reasoning_summary_text", {"summary_index": 0}, "text", {"type": "summary_text"}, {}
+    *("reasoning", "summary", "reasoning_summary_part", "reasoning_summary_text", "text"), {"type": "summary_text"}, {}
 )
 
 
@@ -107,14 +107,14 @@ class _Item:
         index: in the output.
         offset: of the event with which it began.
         fields: as clients have it.
-        data: of that event.
+        data: of the event of its call.
         text: fragments that were sent of its text or code.
     """
 
     index: int
     offset: int
     fields: Wire
-    data: Wire
+    data: Wire = field(default_factory=dict[str, Any])
     text: list[str] = field(default_factory=list[str])
 
 
@@ -141,15 +141,16 @@ class ResponseEvents:
         self.problem: Any = None
         request = turn.request
         self.name = ItemName(request.agent, request.session_id, request.turn_id, number)
-        self.input: list[Wire] = [] if number else [_message(request, encode_id("msg", *self.name[:4], "input"))]
+        self.input: list[Wire] = []
         self._is_function = is_function
         self._files_url = files_url
-        self._rounds = self._sequence_number = self._offset = 0
+        self._round = self._sequence_number = self._offset = 0
         self._events: list[Wire] = []
         self._items: list[_Item] = []
         self._open: dict[str, _Item] = {}
-        self._messages: dict[int, _Item | None] = {}
-        self._pending: dict[str, tuple[Wire, str]] = {}
+        self._messages: dict[int, _Item] = {}
+        self._pending: dict[str, Wire] = {}
+        self._client_ids: dict[str, str] = {}
         self._announced_ids: set[str] = set()
         created_at = int(datetime.fromisoformat(request.created_at).timestamp()) if request.created_at else 0
         self._fields: dict[str, Any] = {
@@ -181,23 +182,30 @@ class ResponseEvents:
     def feed(self, event: TurnEvent) -> Sequence[Wire]:
         """Read the turn's next event; return the events of the response."""
         self._events = []
-        if not self.is_complete:
-            self._begin()
-            self._offset = event.id
-            if event.name not in _WITHIN_REASONING and "reasoning" in self._open:
-                part = _SUMMARY.part("".join(self._open["reasoning"].text))
-                self._end_text("reasoning", _SUMMARY, part, summary=[part])
-            handler = getattr(self, "on_" + event.name.replace(".", "_"), None)
-            if handler is not None and (self.is_started or event.name in _BEFORE):
-                handler(event.data)
-        return self._events
+        if self.is_complete:
+            return []
+        if not self._sequence_number:
+            self._begin(0)
+            self.input.append(_message(self.turn.request, encode_id("msg", *self.name[:4], "input")))
+        self._offset = event.id
+        if event.name != "reasoning.delta" and "reasoning" in self._open:
+            part = _SUMMARY.part("".join(self._open["reasoning"].text))
+            self._end_text(_SUMMARY, part)
+        if handler := getattr(self, "on_" + event.name.replace(".", "_"), None):
+            handler(event.data)
+        return self._events if self.is_started else []
 
-    def _begin(self) -> None:
-        if self._rounds == self.name.number and not self.is_started:
-            self.is_started = True
-            self._fields["status"] = "in_progress"
-            for event in ("created", "in_progress"):
-                self._emit(event, response=self.body)
+    def _begin(self, number: int) -> None:
+        """Begin one of the turn's responses; nothing of the earlier ones is for the client."""
+        self._round = number
+        self.is_started = number == self.name.number
+        self.input = []
+        self._items = []
+        self._events = []
+        self._sequence_number = 0
+        self._fields["status"] = "in_progress"
+        for event in ("created", "in_progress"):
+            self._emit(event, response=self.body)
 
     def _emit(self, event: str, **fields: Any) -> None:
         self._events.append({"type": f"response.{event}", "sequence_number": self._sequence_number, **fields})
@@ -206,10 +214,10 @@ class ResponseEvents:
     def _emit_for(self, item: _Item, event: str, **fields: Any) -> None:
         self._emit(event, item_id=item.fields["id"], output_index=item.index, **fields)
 
-    def _add(self, key: str, item_type: str, data: Wire, **fields: Any) -> _Item:
+    def _add(self, key: str, item_type: str, **fields: Any) -> _Item:
         prefix, *stages = _TYPES[item_type]
         item_id = encode_id(prefix, *self.name[:4], self._offset)
-        item = _Item(len(self._items), self._offset, {"id": item_id, "type": item_type, **fields}, data)
+        item = _Item(len(self._items), self._offset, {"id": item_id, "type": item_type, **fields})
         self._items.append(item)
         self._open[key] = item
         self._emit("output_item.added", output_index=item.index, item=item.fields)
@@ -222,46 +230,46 @@ class ResponseEvents:
         item.fields = {**item.fields, **fields}
         self._emit("output_item.done", output_index=item.index, item=item.fields)
 
-    def _begin_message(self, kind: _Text, data: Wire) -> _Item:
-        item = self._add("message", "message", data, status="in_progress", role="assistant", content=[])
-        self._emit_for(item, f"{kind.group}.added", **kind.position, part=kind.part(""))
+    def _emit_text(self, kind: _Text, event: str, **fields: Any) -> None:
+        self._emit_for(self._open[kind.item_type], event, **{f"{kind.parts}_index": 0}, **fields)
+
+    def _begin_text(self, kind: _Text) -> _Item:
+        item = self._add(kind.item_type, kind.item_type, **_TEXTS[kind.item_type])
+        self._emit_text(kind, f"{kind.group}.added", part=kind.part(""))
         return item
 
-    def _add_text(self, item: _Item, kind: _Text, text: str) -> None:
-        item.text.append(text)
-        self._emit_for(item, f"{kind.event}.delta", **kind.position, delta=text, **kind.extra)
+    def _add_text(self, kind: _Text, text: str) -> None:
+        self._open[kind.item_type].text.append(text)
+        self._emit_text(kind, f"{kind.event}.delta", delta=text, **kind.extra)
 
-    def _end_text(self, key: str, kind: _Text, part: Wire, **fields: Any) -> None:
-        item = self._open[key]
-        self._emit_for(item, f"{kind.event}.done", **kind.position, **{kind.name: part[kind.name]}, **kind.extra)
-        self._emit_for(item, f"{kind.group}.done", **kind.position, part=part)
-        self._end(key, **fields)
+    def _end_text(self, kind: _Text, part: Wire, **fields: Any) -> None:
+        self._emit_text(kind, f"{kind.event}.done", **{kind.name: part[kind.name]}, **kind.extra)
+        self._emit_text(kind, f"{kind.group}.done", part=part)
+        self._end(kind.item_type, **{kind.parts: [part]}, **fields)
 
     # messages and reasoning
 
     def on_message_started(self, data: Wire) -> None:
-        self._messages[data["index"]] = self._begin_message(_ANSWER, data) if self.is_started else None
+        self._messages[data["index"]] = self._begin_text(_ANSWER)
 
     def on_message_delta(self, data: Wire) -> None:
-        if item := self._open.get("message"):  # not the blank line between two
-            self._add_text(item, _ANSWER, data["text"])
+        if "message" in self._open:  # not the blank line between two
+            self._add_text(_ANSWER, data["text"])
 
     def on_message_completed(self, data: Wire, status: str = "completed") -> None:
         """End a message, or replace one that comes again; the answer also has those that had no events."""
         if data["index"] not in self._messages:
             self.on_message_started(data)
             self.on_message_delta(data)
-        if (item := self._messages[data["index"]]) is None:  # of an earlier response
-            return
+        item = self._messages[data["index"]]
         annotations = [*self._annotations(data)]
         part = _ANSWER.part(data["text"], annotations=annotations)
         if item is not self._open.get("message"):
             item.fields = {**item.fields, "status": status, "content": [part]}
             return
         for number, annotation in enumerate(annotations):
-            fields = {"annotation_index": number, "annotation": annotation}
-            self._emit_for(item, "output_text.annotation.added", **_ANSWER.position, **fields)
-        self._end_text("message", _ANSWER, part, status=status, content=[part])
+            self._emit_text(_ANSWER, "output_text.annotation.added", annotation_index=number, annotation=annotation)
+        self._end_text(_ANSWER, part, status=status)
 
     def _annotations(self, data: Wire) -> Iterator[Wire]:
         """Yield the sources of a message, and the files that it has without referring to them."""
@@ -279,8 +287,7 @@ class ResponseEvents:
             elif "url" in citation:
                 yield {"type": "url_citation", "url": citation["url"], "title": title, **span}
             else:
-                index = {"filename": title, "index": citation["start"]}
-                yield {"type": "file_citation", "file_id": file_id or "", **index}
+                yield {"type": "file_citation", "file_id": file_id, "filename": title, "index": citation["start"]}
 
     @property
     def _container_id(self) -> str:
@@ -290,19 +297,18 @@ class ResponseEvents:
         return encode_id("cfile", *self.name[:2], "", 0, file_id)
 
     def on_reasoning_delta(self, data: Wire) -> None:
-        if (item := self._open.get("reasoning")) is None:
-            item = self._add("reasoning", "reasoning", data, summary=[])
-            self._emit_for(item, f"{_SUMMARY.group}.added", **_SUMMARY.position, part=_SUMMARY.part(""))
-        self._add_text(item, _SUMMARY, data["text"])
+        if "reasoning" not in self._open:
+            self._begin_text(_SUMMARY)
+        self._add_text(_SUMMARY, data["text"])
 
     def on_turn_restarted(self, data: Wire) -> None:
         """Take text back, and calls that are open."""
         keys = {item.index: key for key, item in self._open.items()}
-        for item in self._items:
-            empty = _EMPTY.get(item.fields["type"], {})
+        for item in self._items[:]:
+            text_fields = _TEXTS.get(item.fields["type"], {})
             key = keys.get(item.index)
-            if item.offset >= data["discard_from"] and (empty or key):
-                item.fields = {**item.fields, "status": "incomplete", **empty}
+            if item.offset >= data["discard_from"] and (text_fields or key):
+                item.fields = {**item.fields, **text_fields, "status": "incomplete"}
                 if key:
                     self._end(key)
 
@@ -312,18 +318,18 @@ class ResponseEvents:
         """Begin a call of a tool, unless it waits: then `call.pending` says for what."""
         if data.get("waits"):
             self._announced_ids.add(data["call_id"])
-        elif self.is_started:
+        else:
             self._begin_call(data)
 
-    def _begin_call(self, data: Wire, approval_id: str | None = None) -> None:
+    def _begin_call(self, data: Wire) -> None:
         item_type = f"{data['name']}_call"
         if self._is_function(data["name"]) or item_type not in _TYPES:
             item_type = "mcp_call"
-        fields: dict[str, Any] = {"status": "in_progress", **self._call_fields(item_type, data)}
+        fields = self._call_fields(item_type, data)
         if item_type == "mcp_call":
-            fields |= {"approval_request_id": approval_id, "server_label": self.name.agent, "name": data["name"]}
             fields["arguments"] = ""
-        item = self._add(data["call_id"], item_type, data, **fields)
+        item = self._add(data["call_id"], item_type, **fields, status="in_progress")
+        item.data = data
         if item_type == "mcp_call" and data["arguments"]:
             self._add_arguments(item, "mcp_call_arguments", data["arguments"])
 
@@ -347,7 +353,14 @@ class ResponseEvents:
             case _:
                 error = {"type": "mcp_tool_execution_error", "content": result or data.get("outcome")}
                 has_failed = data.get("outcome", "success") != "success"
-                return {"output": None if has_failed else result, "error": error if has_failed else None}
+                return {
+                    "approval_request_id": self._client_ids.get(data.get("approval_request_id", "")),
+                    "server_label": self.name.agent,
+                    "name": data["name"],
+                    "arguments": _text_of(data["arguments"]),
+                    "output": None if has_failed else result,
+                    "error": error if has_failed else None,
+                }
 
     def _add_arguments(self, item: _Item, event: str, arguments: Any, **fields: Any) -> None:
         text = _text_of(arguments)
@@ -375,10 +388,8 @@ class ResponseEvents:
             self._emit_for(item, "code_interpreter_call.interpreting")
         if item_type != "mcp_call":
             end = "completed"  # the only event that there is
-        elif not item.fields["arguments"] or data["arguments"] != item.data["arguments"]:
+        elif not item.fields["arguments"]:
             self._add_arguments(item, "mcp_call_arguments", data["arguments"])
-        if (approval_id := data.get("approval_request_id")) in self._pending:
-            fields["approval_request_id"] = self._pending[approval_id][1]
         self._emit_for(item, f"{item_type}.{end}")
         self._end(data["call_id"], **fields, status=status)
 
@@ -386,21 +397,20 @@ class ResponseEvents:
         """Ask for an approval, or for the result of a tool of the client."""
         call_id = data["call_id"]
         is_decision = data["kind"] in DECISIONS
-        client_id = encode_id("mcpr" if is_decision else "call", *self.name[:3], self._rounds, call_id)
-        self._pending[call_id] = (data, client_id)
-        if not self.is_started:
-            return
+        client_id = encode_id("mcpr" if is_decision else "call", *self.name[:3], self._round, call_id)
+        self._pending[call_id] = data
+        self._client_ids[call_id] = client_id
         if call_id in self._open:  # of a tool of the model's service that the client runs
             self._end(call_id, status="incomplete")
         if data["kind"] == "callback":
             self._begin_call(data)
         elif is_decision:
             fields = {"server_label": self.name.agent, "name": data["name"], "arguments": _text_of(data["arguments"])}
-            self._add(call_id, "mcp_approval_request", data, id=client_id, **fields)
+            self._add(call_id, "mcp_approval_request", id=client_id, **fields)
             self._end(call_id)
         else:
             fields = {"call_id": client_id, "name": data["name"], "arguments": "", "status": "in_progress"}
-            item = self._add(call_id, "function_call", data, **fields)
+            item = self._add(call_id, "function_call", **fields)
             self._add_arguments(item, "function_call_arguments", data["arguments"], name=data["name"])
             self._end(call_id, status="completed")
 
@@ -409,39 +419,32 @@ class ResponseEvents:
         call_id = data["call_id"]
         if call_id not in self._pending or call_id in self._open:
             return
-        call, client_id = self._pending[call_id]
-        if data["kind"] != "callback":
-            self.input.append(self._reply(data, client_id))
-        is_announced = data["kind"] == "in_doubt" or call_id in self._announced_ids
         if data["kind"] == "callback":
-            self._begin_call(call)
-        elif data["outcome"] == "approved" and is_announced:
-            self._begin_call(call, client_id)
+            self._begin_call(self._pending[call_id])
+            return
+        self.input.append(self._reply(data))
+        if data["outcome"] == "approved" and (data["kind"] == "in_doubt" or call_id in self._announced_ids):
+            self._begin_call({**self._pending[call_id], "approval_request_id": call_id})
 
-    def _reply(self, data: Wire, client_id: str) -> Wire:
-        item_id = encode_id("in", *self.name[:4], data["call_id"])
+    def _reply(self, data: Wire) -> Wire:
+        call_id = data["call_id"]
+        client_id = self._client_ids[call_id]
+        item_id = encode_id("in", *self.name[:4], call_id)
         if data["kind"] in DECISIONS:
             fields = {"type": "mcp_approval_response", "approval_request_id": client_id}
             return {"id": item_id, **fields, "approve": data["outcome"] == "approved"}
-        reply = self.turn.replies.get(data["call_id"], {})
-        output = _text_of(reply.get("result", reply.get("error")))
-        return {
-            "id": item_id,
-            "type": "function_call_output",
-            "call_id": client_id,
-            "status": "completed",
-            "output": output,
-        }
+        reply = self.turn.replies.get(call_id, {})
+        fields = {"type": "function_call_output", "call_id": client_id, "status": "completed"}
+        return {"id": item_id, **fields, "output": _text_of(reply.get("result", reply.get("error")))}
 
     # ends
 
     def on_turn_waiting(self, data: Wire) -> None:
         """End the response, if the turn waits for whoever has sent the request."""
         if calls_for_client(data["pending_calls"]):
-            self._rounds += 1
-            if self.is_started:
-                self._complete("completed")
-            self._begin()
+            self._complete("completed")
+            if not self.is_started:
+                self._begin(self._round + 1)
 
     def on_turn_completed(self, data: Wire) -> None:
         """End the response with the answer, which corrects its messages."""
@@ -452,9 +455,9 @@ class ResponseEvents:
         reason = _REASONS.get(data["finish_reason"])
         self._fields |= {"usage": _usage(data["usage"]), "incomplete_details": {"reason": reason} if reason else None}
         if (refusal := data.get("refusal")) and not reason:
-            part = _REFUSAL.part(refusal["message"])
-            self._add_text(self._begin_message(_REFUSAL, data), _REFUSAL, refusal["message"])
-            self._end_text("message", _REFUSAL, part, status="completed", content=[part])
+            self._begin_text(_REFUSAL)
+            self._add_text(_REFUSAL, refusal["message"])
+            self._end_text(_REFUSAL, _REFUSAL.part(refusal["message"]), status="completed")
         end = "incomplete" if reason else "completed"
         self._complete("cancelled" if data["status"] == "cancelled" else end)
 
@@ -469,7 +472,7 @@ class ResponseEvents:
     def _complete(self, status: str) -> None:
         for key in [*self._open]:
             self._end(key, status="incomplete")
-        self.is_complete = True
+        self.is_complete = self.is_started
         self._fields |= {"status": status}
         # clients know no event of a response that was cancelled
         self._emit("incomplete" if status == "cancelled" else status, response=self.body)
@@ -509,5 +512,5 @@ def _part(content: Wire) -> Wire:
         return {"type": "input_text", "text": content.get("text")}
     if uri and str(content.get("media_type")).startswith("image/"):
         return {"type": "input_image", "detail": "auto", "image_url": uri}
-    field_name = ("file_data" if uri.startswith("data:") else "file_url") if uri else "file_id"
-    return {"type": "input_file", "filename": content.get("name"), field_name: uri or content.get("file_id")}
+    field_name = "file_data" if uri.startswith("data:") else "file_url"
+    return {"type": "input_file", "filename": content.get("name"), field_name: uri, "file_id": content.get("file_id")}

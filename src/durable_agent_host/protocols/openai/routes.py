@@ -210,32 +210,36 @@ async def cancel_response(edge: _Edge) -> Response:
     return await edge.show(name)
 
 
-async def delete_response(edge: _Edge) -> Response:
-    """``DELETE /openai/v1/responses/{id}``: erase its conversation, if that has no other turn."""
+async def delete(edge: _Edge) -> Response:
+    """``DELETE …/{id}``: erase a conversation; by the id of a response only if the conversation has no other turn."""
     name = edge.name
-    await edge.find(name)
-    if len(await edge.turn_ids(name)) > 1:
+    if name.turn_id and await edge.turn_ids(name) != [name.turn_id]:
         conversation_id = encode_id("conv", *name[:2])
         detail = f"the conversation of this response has others: delete {conversation_id} with all of them"
         return problem(HTTPStatus.CONFLICT, detail)
-    return await _delete(edge, "response")
-
-
-async def _delete(edge: _Edge, kind: str) -> Response:
-    await edge.app.delete(*edge.name[:2])
+    await edge.app.delete(*name[:2])
+    kind = "response" if name.turn_id else "conversation.deleted"
     return _json({"id": edge.call.path_part("id"), "object": kind, "deleted": True})
 
 
-async def list_input_items(edge: _Edge) -> Response:
-    """``GET /openai/v1/responses/{id}/input_items``: what the request for it had."""
-    return _list(edge, (await edge.read(edge.name)).input)
+async def list_items(edge: _Edge) -> Response:
+    """``GET …/{id}/items``: what the request for a response had; or all items of a conversation.
 
-
-def _list(edge: _Edge, items: Sequence[Mapping[str, Any]]) -> Response:
-    """Answer with all items, the newest first unless the request has another order."""
-    data = [*items] if edge.call.query.get("order") == "asc" else [*reversed(items)]
-    ids = [item["id"] for item in data] or [None]
-    return _json({"object": "list", "data": data, "first_id": ids[0], "last_id": ids[-1], "has_more": False})
+    The newest comes first unless the request has another order.
+    """
+    name = edge.name
+    items: list[Mapping[str, Any]] = []
+    if name.turn_id:
+        items += (await edge.read(name)).input
+    for turn_id in () if name.turn_id else await edge.turn_ids(name):
+        name = ItemName(*name[:2], turn_id)
+        while (response := await edge.read(name)).is_started:
+            items += [*response.input, *response.output]
+            name = name._replace(number=name.number + 1)
+    if edge.call.query.get("order") != "asc":
+        items.reverse()
+    ids = [item["id"] for item in items] or [None]
+    return _json({"object": "list", "data": items, "first_id": ids[0], "last_id": ids[-1], "has_more": False})
 
 
 async def create_conversation(edge: _Edge) -> Response:
@@ -257,22 +261,6 @@ async def read_conversation(edge: _Edge) -> Response:
 
 def _conversation(conversation_id: str) -> Response:
     return _json({"id": conversation_id, "object": "conversation", "created_at": 0, "metadata": None})
-
-
-async def delete_conversation(edge: _Edge) -> Response:
-    """``DELETE /openai/v1/conversations/{id}``: erase its session."""
-    return await _delete(edge, "conversation.deleted")
-
-
-async def list_conversation_items(edge: _Edge) -> Response:
-    """``GET /openai/v1/conversations/{id}/items``: the items of its responses and of their requests."""
-    items: list[Mapping[str, Any]] = []
-    for turn_id in await edge.turn_ids(edge.name):
-        name = edge.name._replace(turn_id=turn_id, number=0)
-        while (response := await edge.read(name)).is_started:
-            items += [*response.input, *response.output]
-            name = name._replace(number=name.number + 1)
-    return _list(edge, items)
 
 
 async def list_models(edge: _Edge) -> Response:
@@ -297,8 +285,9 @@ def show_problem(body: Mapping[str, Any], response: Response) -> Response:
     """Make the answer for a problem: clients repeat a request only when nothing has begun."""
     status = HTTPStatus(body["status"])
     retry_after = response.headers.get("retry-after")
-    is_repeatable = retry_after and status in {HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE}
-    headers = {"retry-after": retry_after} if is_repeatable and retry_after else {"x-should-retry": "false"}
+    headers = {"x-should-retry": "false"}
+    if retry_after and status in {HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE}:
+        headers = {"retry-after": retry_after}
     error_type = "invalid_request_error" if status.is_client_error else "server_error"
     error = {"message": body["detail"], "type": error_type, "code": None, "param": None}
     return json_response(status, {"error": error}, headers)
@@ -319,12 +308,12 @@ ROUTES: Final[tuple[Route, ...]] = (
     _route("create-response", "POST", "responses", "turn.run", create_response),
     _route("read-response", "GET", _RESPONSE, "turn.follow", read_response),
     _route("cancel-response", "POST", f"{_RESPONSE}/cancel", "turn.cancel", cancel_response),
-    _route("delete-response", "DELETE", _RESPONSE, "session.delete", delete_response),
-    _route("input-items", "GET", f"{_RESPONSE}/input_items", "turn.read", list_input_items),
+    _route("delete-response", "DELETE", _RESPONSE, "session.delete", delete),
+    _route("input-items", "GET", f"{_RESPONSE}/input_items", "turn.read", list_items),
     _route("create-conversation", "POST", "conversations", "turn.run", create_conversation),
     _route("read-conversation", "GET", _CONVERSATION, "session.read", read_conversation),
-    _route("delete-conversation", "DELETE", _CONVERSATION, "session.delete", delete_conversation),
-    _route("items", "GET", f"{_CONVERSATION}/items", "session.read", list_conversation_items),
+    _route("delete-conversation", "DELETE", _CONVERSATION, "session.delete", delete),
+    _route("items", "GET", f"{_CONVERSATION}/items", "session.read", list_items),
     _route("models", "GET", "models", "agents.list", list_models),
     _route("file", "GET", "files/{id}/content", "files.read", read_file),
     _route("container-file", "GET", "containers/{container}/files/{id}/content", "files.read", read_file),
