@@ -92,6 +92,12 @@ class ClientRequest:
     client_tools: tuple[Mapping[str, Any], ...] = ()
 
 
+def id_of_key(*parts: str, context: RequestContext, secret: str) -> str:
+    """Derive the id of a session or a turn from a client's key, which is the last of the parts."""
+    principal = context.principal
+    return derived_id(*parts, *((principal.tenant, principal.id) if principal is not None else ()), secret)
+
+
 def request_of_client(
     agent: str,
     request: ClientRequest,
@@ -102,15 +108,19 @@ def request_of_client(
     created_at: str,
 ) -> TurnRequest:
     """Build the request of a client; ids that are derived from its key contain the secret."""
-    principal = context.principal
-    names = (principal.tenant, principal.id) if principal is not None else ()
     session_id = request.session_id
     if session_id is None:
-        session_id = derived_id("session", agent, request.key, *names, secret) if request.key else new_id()
+        session_id = (
+            id_of_key("session", agent, request.key, context=context, secret=secret) if request.key else new_id()
+        )
     return TurnRequest(
         agent=agent,
         session_id=session_id,
-        turn_id=derived_id("turn", agent, session_id, request.key, *names, secret) if request.key else new_id(),
+        turn_id=(
+            id_of_key("turn", agent, session_id, request.key, context=context, secret=secret)
+            if request.key
+            else new_id()
+        ),
         message=request.message.text,
         contents=request.message.contents,
         response_format=request.response_format,

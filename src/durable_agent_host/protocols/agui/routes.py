@@ -1,7 +1,206 @@
-"""The routes of AG-UI's clients."""
+"""The routes of AG-UI's clients.
 
-from typing import Final
+Theory of operation: a thread is a session, and the key of a turn is the run that began it. A run that answers calls
+for which a turn waits streams that turn's events from the wait on, which is found in the turn's log.
+"""
 
-from durable_agent_host.http.request_handling import Route
+import re
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
+from contextlib import aclosing
+from functools import partial
+from http import HTTPStatus
+from typing import Any, Final
 
-ROUTES: Final[tuple[Route, ...]] = ()
+from azurefunctions.extensions.http.fastapi import Response
+
+from durable_agent_host.agent_client import AgentClient, TurnEvent
+from durable_agent_host.codec.log_entry import encode_compact
+from durable_agent_host.durable.turn_client import TurnClient
+from durable_agent_host.errors import AgentClientError, RequestError, TurnRejectedError
+from durable_agent_host.http.event_stream import EventStream
+from durable_agent_host.http.request_handling import HandlerContext, Route, RouteRequest
+from durable_agent_host.http.sse import OPENING, STREAM_HEADERS
+from durable_agent_host.protocols.agui.events import RunEvents, Wire, message_id, run_error
+from durable_agent_host.protocols.agui.requests import RunInput, RunInputWire, read_input, reply_to, session_messages
+from durable_agent_host.protocols.dialect import agent_client, first_event, with_heartbeats
+from durable_agent_host.turn.turn_events import TURN_WAITING
+from durable_agent_host.turn.turn_requests import id_of_key
+
+_CURSOR: Final = re.compile(r"\d{1,15}\.\d{1,9}")
+_NEW: Final[Mapping[str, Any]] = {"messages": (), "turns": (), "running_turn_id": None}
+_UNCOVERED: Final = (
+    "the thread waits: cover its open interrupts and tool calls, and no others, by 'resume' and messages of tools"
+)
+
+
+async def run(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
+    """``POST /agui/{agent}``: run a turn, answer the calls for which it waits, or follow it; stream its events."""
+    agent = host.agent(call.path_part("agent"))
+    request = read_input(call.body)
+    agents = agent_client(host, call, client, "agui")
+    session = await _find(agents.session(agent, request.session_id, limit=1)) or _NEW
+    if request.replies:
+        return await _resume(agents, agent, request, request.turn_id or session["running_turn_id"], call)
+    if not request.parts:
+        return await connect(host, call, client)
+    session_id = request.session_id
+    key = request.run_id
+    turn_id = id_of_key("turn", agent, session_id, key, context=client.context, secret=await client.claims.id_secret())
+    is_waiting = session.get("running_turn", {}).get("status") == "waiting"
+    is_new = is_waiting or not _has_end(request, session)
+    if is_new and await _find(agents.turn(agent, session_id, turn_id)) is None:
+        if is_waiting:
+            return _error_stream(request)
+        raise TurnRejectedError(
+            "the thread has not ended with the messages that the request has: connect to get them, or fork the "
+            f"session {session_id!r}, and use the fork's id as 'threadId'"
+        )
+    tools = {"client_tools": request.tools} if request.tools else {}
+    events = agents.stream(agent, request.parts, session_id=session_id, idempotency_key=key, policy="reject", **tools)
+    run_events = request.run_events(turn_id)
+    start = run_events.begin([*request.history, _user_message(turn_id, request.content)])
+    return _stream(call, run_events, (0, start), await first_event(events))
+
+
+async def connect(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
+    """``POST /agui/{agent}/connect``: stream what a thread has, and then the events of a turn that runs or waits."""
+    agent = host.agent(call.path_part("agent"))
+    request = read_input(call.body)
+    session_id = request.session_id
+    agents = agent_client(host, call, client, "agui")
+    session = await _find(agents.session(agent, session_id)) or _NEW
+    messages = session_messages(session)
+    if (running := session.get("running_turn")) is None:
+        run_events = request.run_events("")
+        return _short_stream([*run_events.begin(messages), *run_events.finish({"type": "success"})])
+    turn_id = running["turn_id"]
+    run_events = request.run_events(turn_id)
+
+    async def is_past() -> bool:
+        turn = await agents.turn(agent, session_id, turn_id)
+        return run_events.waiting_calls().keys().isdisjoint(call.call_id for call in turn.pending_calls)
+
+    start = run_events.begin([*messages, _user_message(turn_id, running["message"])])
+    events = await first_event(agents.follow(agent, session_id, turn_id))
+    return _stream(call, run_events, (0, start), events, is_past)
+
+
+async def _resume(
+    agents: AgentClient, agent: str, request: RunInput, turn_id: str | None, call: RouteRequest
+) -> Response:
+    """Answer the calls for which a turn waits, and stream what follows."""
+    session_id = request.session_id
+    if turn_id is None:
+        raise TurnRejectedError("nothing in the thread waits: send a message of the user")
+    run_events = request.run_events(turn_id)
+    events = agents.follow(agent, session_id, turn_id)
+    async for event in events:
+        list(run_events.add(event))
+        calls = run_events.waiting_calls()
+        if event.name == TURN_WAITING and calls.keys() & request.replies.keys():
+            break
+    else:
+        raise TurnRejectedError(f"no turn waits for {', '.join(request.replies)}: connect to see what the thread has")
+    if calls.keys() != request.replies.keys():
+        return _error_stream(request)
+    if request.parts:
+        await agents.steer(agent, session_id, request.parts, idempotency_key=request.run_id)
+    try:
+        await agents.answer(
+            agent, session_id, turn_id, [reply_to(call, request.replies[id_]) for id_, call in calls.items()]
+        )
+    except AgentClientError as error:
+        is_cancelled = all(reply.get("status") == "cancelled" for reply in request.replies.values())
+        if error.status != HTTPStatus.GONE or not is_cancelled:  # what has expired can only be cancelled
+            raise
+    return _stream(call, run_events, (event.id, run_events.begin(request.messages, calls)), events)
+
+
+def _error_stream(request: RunInput) -> Response:
+    """Refuse in a stream, as the protocol has it while a thread waits."""
+    start = request.run_events("").begin(request.messages)
+    return _short_stream([*start, run_error(_UNCOVERED, int(HTTPStatus.CONFLICT))])
+
+
+def _user_message(turn_id: str, content: Any) -> Wire:
+    return {"id": message_id(turn_id, "user"), "role": "user", "content": content}
+
+
+async def _find[T](answer: Awaitable[T]) -> T | None:
+    """Wait for what may not exist."""
+    try:
+        return await answer
+    except AgentClientError as error:
+        if error.status != HTTPStatus.NOT_FOUND:
+            raise
+        return None
+
+
+def _has_end(request: RunInput, session: Mapping[str, Any]) -> bool:
+    """Return whether the client has the end of the thread."""
+    last_ids = {entry["turn_id"] for name in ("turns", "messages") for entry in session[name][-1:]}
+    last_ids |= {session["running_turn_id"]} - {None}
+    return request.turn_id in last_ids or not last_ids
+
+
+def _stream(
+    call: RouteRequest,
+    run_events: RunEvents,
+    start: tuple[int, list[Wire]],
+    events: AsyncGenerator[TurnEvent],
+    is_past: Callable[[], Awaitable[bool]] | None = None,
+) -> Response:
+    """Stream the events of a run, after those that the client has; waits that are past end no run."""
+    last = _last_id(call)
+
+    async def batches() -> AsyncGenerator[tuple[int, Iterable[Wire]]]:
+        yield start
+        async for event in events:
+            if event.name == TURN_WAITING and is_past and await is_past():
+                continue
+            yield event.id, run_events.add(event)
+            if run_events.is_finished:
+                return
+
+    async def lines() -> AsyncGenerator[bytes]:
+        yield OPENING
+        try:
+            async with aclosing(events):
+                async for offset, wires in batches():
+                    for number, wire in enumerate(wires):
+                        if [offset, number] > last:
+                            yield f"id: {offset}.{number}\n".encode() + _encode(wire)
+        except AgentClientError as error:
+            yield _encode(run_error(str(error), error.status or "disconnected"))
+
+    return EventStream(with_heartbeats(lines()), {})
+
+
+def _last_id(call: RouteRequest) -> list[int]:
+    """Read which event the client has last: the id of the turn's event, and a number."""
+    cursor = call.headers.get("last-event-id", "")
+    if cursor and not _CURSOR.fullmatch(cursor):
+        raise RequestError(f"Last-Event-ID is {cursor!r}: send the id of the last event, or none")
+    return [int(number) for number in cursor.split(".") if number]
+
+
+def _short_stream(wires: Iterable[Wire]) -> Response:
+    return Response(b"".join(map(_encode, wires)), headers=STREAM_HEADERS)
+
+
+def _encode(wire: Wire) -> bytes:
+    return f"data: {encode_compact(wire)}\n\n".encode()
+
+
+def _show_problem(problem: Mapping[str, Any], response: Response) -> Response:
+    """Give a refusal the form of the protocol's error."""
+    response.body = encode_compact(run_error(problem["detail"], problem["status"])).encode()
+    response.headers.update({"content-type": "application/json", "content-length": str(len(response.body))})
+    return response
+
+
+_route = partial(Route, replies={}, bodies=(RunInputWire,), part="agui", show_problem=_show_problem)
+ROUTES: Final = (
+    _route("agui-run", "POST", "agui/{agent}", "turn.run", run),
+    _route("agui-connect", "POST", "agui/{agent}/connect", "session.read", connect),
+)

@@ -93,6 +93,7 @@ clerk = member("clerk", *TOOLS)
 app = DurableAgentApp(
     agents=[
         member("Over", clerk.as_tool()),
+        member("Helper", *TOOLS, clerk.as_tool()),
         member("OverKeeper", member("keeper", *TOOLS, default_options={"store": False}).as_tool()),
         member("Deep", member("manager", clerk.as_tool(), note).as_tool()),
         lambda: member("WithCrowd", crowd("crowd").as_tool()),

@@ -1,0 +1,280 @@
+"""AG-UI: its own client runs turns, tools and approvals, comes back, and finds each event where the protocol has it."""
+
+import json
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+import requests
+from ag_ui_validate.pytest_plugin import assert_valid_agui
+
+from tests.kit import AgentHost, Lives, PracticeModel, running_host
+from tests.kit_services import SERVICES, unavailable
+
+APP = Path(__file__).parent / "apps" / "nested"
+Cases = Mapping[str, Sequence[Mapping[str, Any]]]
+Events = list[dict[str, Any]]
+
+PAY = {"calls": [{"name": "pay", "arguments": {"amount": 3}}]}
+SLOW = {"text": "One word after the other. " * 4, "chunk_characters": 4, "delay_milliseconds": 10}
+PLANS: dict[str, list[dict[str, Any]]] = {
+    "agui plain": [{"reasoning": "Let me think.", "text": "Hello there."}],
+    "agui again": [{"text": "I note it.", "calls": [{"name": "note", "arguments": {"text": "x"}}]}, {"text": "Noted."}],
+    "agui approval": [PAY, {"text": "Paid."}],
+    "agui denial": [PAY, {"text": "Not paid."}],
+    "agui tool": [{"text": "Where?", "calls": [{"name": "locate", "arguments": {}}]}, {"text": "In Bonn."}],
+    "agui thanks": [{"text": "Welcome."}],
+    "agui broken": [
+        {"text": "This breaks off.", "chunk_characters": 3, "break_after_events": 8},
+        {"text": "This is all."},
+    ],
+    "agui failing": [{"error": {"status": 400, "code": "invalid", "message": "no"}}],
+    "agui better": [{"text": "Better."}],
+    "agui inner": [{"calls": [{"name": "clerk", "arguments": {"task": "agui clerk"}}]}, {"text": "The clerk did it."}],
+    "agui clerk": [{"calls": [{"name": "note", "arguments": {"text": "y"}}]}, {"text": "I have noted it."}],
+    "agui dropped": [SLOW],
+}
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+ODD_IMAGE = {"type": "image", "source": {"type": "odd", "value": "x"}}
+MESSAGE = ["TEXT_MESSAGE_START", "TEXT_MESSAGE_CONTENT", "TEXT_MESSAGE_END"]
+CALL = ["TOOL_CALL_START", "TOOL_CALL_ARGS", "TOOL_CALL_END"]
+BEGIN = ["RUN_STARTED", "MESSAGES_SNAPSHOT"]
+END = ["MESSAGES_SNAPSHOT", "RUN_FINISHED"]
+
+
+@pytest.fixture(scope="module")
+def host(practice_model: PracticeModel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentHost]:
+    """A host with agents within agents."""
+    folder = tmp_path_factory.mktemp("agui")
+    with running_host(folder / "data", practice_model, app=APP, LEDGER=str(folder / "ledger.txt")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def cases(host: AgentHost, practice_model: PracticeModel) -> Cases:
+    """What the client of AG-UI got in each case, run by run."""
+    if not shutil.which("node") or not (SERVICES / "node_modules").exists():
+        unavailable("@ag-ui/client", "install Node.js 20 or newer, then ./scripts/test installs it")
+    practice_model.reset()
+    for text, steps in PLANS.items():
+        practice_model.plan(*steps, user_text=text)
+    command = ["node", str(SERVICES / "agui.mjs"), f"{host.url}/api/agui"]
+    output = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert not output.returncode, output.stderr
+    return json.loads(output.stdout)
+
+
+def types(run: Mapping[str, Any]) -> list[str]:
+    """The types of a run's events, each once in a row."""
+    names = [event["type"] for event in run["stream"]]
+    return [name for name, before in zip(names, ["", *names], strict=False) if name != before]
+
+
+def texts(run: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Roles and contents of the messages that the client then has."""
+    return [(message["role"], message.get("content")) for message in run["messages"]]
+
+
+def test_every_stream_is_valid(cases: Cases):
+    """The validator finds nothing in any run; one that the client has left has no end."""
+    for run in (run for runs in cases.values() for run in runs):
+        if run["stream"] and run.get("last"):
+            assert_valid_agui(run["stream"])
+
+
+def test_a_thread_has_text_reasoning_and_tools(cases: Cases):
+    """Events come in the protocol's order, the messages that the client sends again are stored once."""
+    first, second = cases["plain"]
+    thinking = ["REASONING_START", *(f"REASONING_MESSAGE_{part}" for part in ("START", "CONTENT", "END"))]
+    assert types(first) == [*BEGIN, *thinking, "REASONING_END", *MESSAGE, *END]
+    assert types(second) == [*BEGIN, *MESSAGE, *CALL, "TOOL_CALL_RESULT", *MESSAGE, *END]
+    assert second["last"]["usage"][0]["outputTokens"] > 0
+    assert texts(second) == [
+        ("user", "agui plain"),
+        ("reasoning", "Let me think."),
+        ("assistant", "Hello there."),
+        ("user", "agui again"),
+        ("assistant", "I note it."),
+        ("tool", "note 1: x"),
+        ("assistant", "Noted."),
+    ]
+
+
+def test_an_approval_is_an_interrupt_and_a_visitor_gets_it(cases: Cases, host: AgentHost):
+    """Whoever connects sees what the turn waits for, and resumes it; the same resume again is the same run."""
+    waiting, hurry, visit, visitor, owner = cases["approval"]
+    (interrupt,) = waiting["interrupts"]
+    assert types(waiting) == types(visit) == [*BEGIN, *CALL, *END]
+    assert visit["messages"] == waiting["messages"]
+    assert visit["interrupts"] == [interrupt]
+    assert (interrupt["reason"], interrupt["metadata"]["arguments"]) == ("tool_call", {"amount": 3})
+    assert "editedArgs" in interrupt["responseSchema"]["properties"]
+    assert (hurry["last"]["type"], hurry["last"]["code"]) == ("RUN_ERROR", "409")
+    assert types(visitor) == [*BEGIN, "CUSTOM", "TOOL_CALL_RESULT", *MESSAGE, *END]
+    assert visitor["messages"] == owner["messages"]
+    assert visitor["messages"][2]["content"].startswith("paid 4.0")
+    assert visitor["interrupts"] == []
+    assert len(host.session("Helper", "agui-approval")["turns"]) == 1
+
+
+def test_a_cancelled_interrupt_is_a_denial(cases: Cases):
+    """The model is told, and answers."""
+    _, denied = cases["denial"]
+    assert "rejected by user" in denied["messages"][2]["content"]
+    assert denied["messages"][-1]["content"] == "Not paid."
+
+
+def test_a_tool_of_the_front_end_is_a_pending_call(cases: Cases, host: AgentHost):
+    """Its result comes with the next run, which has no event of it; later runs do not take it for a new result."""
+    waiting, located, thanked = cases["tool"]
+    assert types(waiting) == [*BEGIN, *MESSAGE, *CALL, *END]
+    assert waiting["last"]["outcome"]["type"] == "success"
+    assert types(located) == [*BEGIN, "CUSTOM", *MESSAGE, *END]
+    assert texts(thanked)[1:] == [
+        ("assistant", "Where?"),
+        ("tool", "Bonn"),
+        ("assistant", "In Bonn."),
+        ("user", "agui thanks"),
+        ("assistant", "Welcome."),
+    ]
+    assert len(host.session("Helper", "agui-tool")["turns"]) == 2
+
+
+def test_text_that_is_sent_again_is_taken_back(cases: Cases):
+    """A snapshot without it follows the restart, the text comes in a new message; an error is no end of the thread."""
+    broken, failing, better = cases["broken"]
+    assert types(broken) == [*BEGIN, *MESSAGE, "MESSAGES_SNAPSHOT", *MESSAGE, *END]
+    assert texts(broken) == [("user", "agui broken"), ("assistant", "This is all.")]
+    assert (failing["last"]["type"], failing["last"]["code"]) == ("RUN_ERROR", "502")
+    assert [role for role, _ in texts(better)] == ["user", "assistant", "user", "user", "assistant"]
+
+
+def test_an_agent_within_the_agent_is_a_step(cases: Cases):
+    """Its calls and messages are in events of the host's own."""
+    (run,) = cases["inner"]
+    step = next(event["stepName"] for event in run["stream"] if event["type"] == "STEP_STARTED")
+    inner = [event["value"] for event in run["stream"] if event["type"] == "CUSTOM"]
+    assert [item["event"] for item in inner] == ["tool.started", "tool.completed", "message.completed"]
+    assert all(item["path"].startswith(step) for item in inner)
+    assert types(run).count("STEP_FINISHED") == 1
+    assert texts(run)[-1] == ("assistant", "The clerk did it.")
+
+
+def test_a_history_that_was_cut_is_refused(cases: Cases):
+    """What the thread has and the client does not is no part of a new turn without anybody noticing."""
+    second, other = cases["edited"]
+    assert second["last"]["type"] == "RUN_FINISHED"
+    assert other["error"]["status"] == 409
+    assert "fork" in other["error"]["message"]
+
+
+def test_a_run_is_repeated_by_its_id(cases: Cases, host: AgentHost):
+    """A client that was cut off sends the same run again, and gets all of it; the turn has run once."""
+    first, again = cases["dropped"]
+    assert first["stream"] == again["stream"][: len(first["stream"])]
+    assert texts(again) == [("user", "agui dropped"), ("assistant", SLOW["text"])]
+    assert len(host.session("Helper", "agui-dropped")["turns"]) == 1
+
+
+def stream(host: AgentHost, run: Mapping[str, Any], last_id: str = "", path: str = "") -> Iterator[tuple[str, str]]:
+    """The ids and the data of the events of a run, after one of them."""
+    headers = {"last-event-id": last_id} if last_id else {}
+    with requests.post(f"{host.url}/api/agui/Helper{path}", json=run, headers=headers, stream=True) as answer:
+        assert answer.ok, answer.text
+        lines = [line.decode() for line in answer.iter_lines()]
+    values = [line.partition(": ")[2] for line in lines if line.startswith(("id: ", "data: "))]
+    return zip(values[::2], values[1::2], strict=True)
+
+
+def run_input(text: str, **fields: Any) -> dict[str, Any]:
+    """A run in a thread of its own."""
+    message = {"id": "u1", "role": "user", "content": text}
+    return {"threadId": uuid4().hex, "runId": uuid4().hex, "messages": [message], **fields}
+
+
+def test_a_stream_is_taken_up_after_any_event(host: AgentHost, model: PracticeModel):
+    """Whoever names the last event gets all others, and none twice."""
+    model.plan(*PLANS["agui again"])
+    run = run_input("cut")
+    events = [*stream(host, run)]
+    for position, (last_id, _) in enumerate(events):
+        assert [*stream(host, run, last_id)] == events[position + 1 :]
+
+
+def test_a_stream_is_taken_up_by_the_next_process(practice_model: PracticeModel, model: PracticeModel, tmp_path: Path):
+    """After SIGKILL in the middle of a text, the text is taken back, and the events have the ids of a whole stream."""
+    lives = Lives(tmp_path / "data", practice_model, app=APP, LEDGER=str(tmp_path / "ledger.txt"))
+    model.plan(SLOW, {"text": "Again, and to the end."})
+    run = run_input("crash")
+    url = f"{lives.host.url}/api/agui/Helper"
+    seen: list[str] = []
+    with requests.post(url, json=run, stream=True) as answer:
+        for line in answer.iter_lines():
+            seen.append(line.decode())
+            if "TEXT_MESSAGE_CONTENT" in seen[-1]:
+                break
+        lives.host.kill()
+    host = lives.crash()
+    values = [line.partition(": ")[2] for line in seen if line.startswith(("id: ", "data: "))]
+    before = [*zip(values[::2], values[1::2], strict=True)]
+    events = [*stream(host, run)]
+    assert before == events[: len(before)]
+    assert [*stream(host, run, before[-1][0])] == events[len(before) :]
+    data = [json.loads(text) for _, text in events]
+    assert_valid_agui(data)
+    assert [message.get("content") for message in data[-2]["messages"]] == ["crash", "Again, and to the end."]
+    host.stop()
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"state": {"count": 1}}, "state"),
+        ({"forwardedProps": {"speed": 1}}, "forwardedProps"),
+        ({"parentRunId": "r0"}, "parentRunId"),
+        ({"messages": [{"id": "s", "role": "system", "content": "Be brief."}]}, "system"),
+        ({"messages": [{"id": "u", "role": "user", "content": [{"type": "movie"}]}]}, "movie"),
+        ({"messages": [{"id": "u", "role": "user", "content": [ODD_IMAGE]}]}, "source"),
+        ({"messages": [{"id": "t", "role": "tool", "content": "no call"}]}, "nothing in the thread waits"),
+        ({"runId": " "}, "runId"),
+        ({"resume": [{"interruptId": "none", "status": "resolved"}]}, "nothing in the thread waits"),
+    ],
+)
+def test_what_is_not_taken_is_refused(host: AgentHost, fields: dict[str, Any], reason: str):
+    """The body of the refusal is the protocol's error, and names the field."""
+    answer = requests.post(f"{host.url}/api/agui/Helper", json=run_input("no", **fields))
+    assert 400 <= answer.status_code < 500
+    assert answer.json()["type"] == "RUN_ERROR"
+    assert reason in answer.json()["message"]
+
+
+def test_a_request_has_parts_and_context(host: AgentHost, model: PracticeModel):
+    """The model gets both; whoever connects sees what the user has sent."""
+    model.plan({"text": "A pixel."})
+    image = {"type": "image", "source": {"type": "data", "value": PIXEL, "mimeType": "image/png"}}
+    content = [{"type": "text", "text": "What is it?"}, image]
+    context = [{"description": "page", "value": "home"}]
+    run = run_input("", messages=[{"id": "u1", "role": "user", "content": content}], context=context)
+    run["threadId"] = "no session / takes this"
+    assert json.loads([*stream(host, run)][-1][1])["type"] == "RUN_FINISHED"
+    request = json.dumps(model.requests()[0])
+    assert "page" in request
+    assert PIXEL in request
+    answer = requests.post(f"{host.url}/api/agui/Helper/connect", json=run)
+    snapshot = json.loads(answer.text.split("data: ")[2])
+    user, assistant = snapshot["messages"]
+    assert user["content"][0] == content[0]
+    assert user["content"][1]["source"]["type"] == "url"
+    assert assistant["content"] == "A pixel."
+
+
+def test_a_client_before_1_0_gets_no_outcome_that_it_does_not_know(host: AgentHost, model: PracticeModel):
+    """It names no version, and fails at the ids of tool calls that wait for it."""
+    for version, outcome in ((None, ["type"]), ("1.0", ["type", "pendingToolCallIds"])):
+        model.plan(PLANS["agui tool"][0])
+        run = run_input("where", tools=[{"name": "locate", "description": "Where."}], protocolVersion=version)
+        assert [*json.loads([*stream(host, run)][-1][1])["outcome"]] == outcome
