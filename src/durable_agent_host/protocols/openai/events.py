@@ -34,7 +34,6 @@ _RESPONSE: Final[Wire] = {
     "max_output_tokens": None,
     "max_tool_calls": None,
     "metadata": {},
-    "output": [],
     "parallel_tool_calls": True,
     "presence_penalty": 0,
     "previous_response_id": None,
@@ -142,6 +141,7 @@ class ResponseEvents:
         request = turn.request
         self.name = ItemName(request.agent, request.session_id, request.turn_id, number)
         self.input: list[Wire] = []
+        self._conversation_id = encode_id("conv", *self.name[:2])
         self._is_function = is_function
         self._files_url = files_url
         self._round = self._sequence_number = self._offset = 0
@@ -150,7 +150,6 @@ class ResponseEvents:
         self._open: dict[str, _Item] = {}
         self._messages: dict[int, _Item] = {}
         self._pending: dict[str, Wire] = {}
-        self._client_ids: dict[str, str] = {}
         self._announced_ids: set[str] = set()
         created_at = int(datetime.fromisoformat(request.created_at).timestamp()) if request.created_at else 0
         self._fields: dict[str, Any] = {
@@ -159,7 +158,7 @@ class ResponseEvents:
             "id": encode_id("resp", *self.name[:4]),
             "created_at": created_at,
             "model": request.agent,
-            "conversation": {"id": encode_id("conv", *self.name[:2])},
+            "conversation": {"id": self._conversation_id},
             "previous_response_id": encode_id("resp", *self.name[:3], number - 1) if number else None,
             "text": {"format": request.response_format or {"type": "text"}},
             "tools": [{"type": "function", "strict": None, **tool} for tool in request.client_tools],
@@ -282,16 +281,12 @@ class ResponseEvents:
             span = {"start_index": citation["start"], "end_index": citation["end"]}
             title = citation.get("title") or names.get(file_id) or ""
             if file_id and file_id in names:
-                fields = {"container_id": self._container_id, "file_id": self._file_id(file_id), "filename": title}
+                fields = {"container_id": self._conversation_id, "file_id": self._file_id(file_id), "filename": title}
                 yield {"type": "container_file_citation", **fields, **span}
             elif "url" in citation:
                 yield {"type": "url_citation", "url": citation["url"], "title": title, **span}
             else:
                 yield {"type": "file_citation", "file_id": file_id, "filename": title, "index": citation["start"]}
-
-    @property
-    def _container_id(self) -> str:
-        return encode_id("cntr", *self.name[:2])
 
     def _file_id(self, file_id: Any) -> str:
         return encode_id("cfile", *self.name[:2], "", 0, file_id)
@@ -343,7 +338,7 @@ class ResponseEvents:
                 urls = [f"{self._files_url}/{self._file_id(file['id'])}/content" for file in data.get("files", ())]
                 outputs = [*logs, *({"type": "image", "url": url} for url in urls)]
                 code = arguments.get("code", "")
-                return {"container_id": self._container_id, "code": code, "outputs": outputs or None}
+                return {"container_id": self._conversation_id, "code": code, "outputs": outputs or None}
             case "file_search_call":
                 return {"queries": arguments.get("queries", []), "results": None}
             case "web_search_call":
@@ -354,7 +349,7 @@ class ResponseEvents:
                 error = {"type": "mcp_tool_execution_error", "content": result or data.get("outcome")}
                 has_failed = data.get("outcome", "success") != "success"
                 return {
-                    "approval_request_id": self._client_ids.get(data.get("approval_request_id", "")),
+                    "approval_request_id": self._pending.get(data.get("approval_request_id", ""), {}).get("client_id"),
                     "server_label": self.name.agent,
                     "name": data["name"],
                     "arguments": _text_of(data["arguments"]),
@@ -398,8 +393,7 @@ class ResponseEvents:
         call_id = data["call_id"]
         is_decision = data["kind"] in DECISIONS
         client_id = encode_id("mcpr" if is_decision else "call", *self.name[:3], self._round, call_id)
-        self._pending[call_id] = data
-        self._client_ids[call_id] = client_id
+        self._pending[call_id] = {**data, "client_id": client_id}
         if call_id in self._open:  # of a tool of the model's service that the client runs
             self._end(call_id, status="incomplete")
         if data["kind"] == "callback":
@@ -428,7 +422,7 @@ class ResponseEvents:
 
     def _reply(self, data: Wire) -> Wire:
         call_id = data["call_id"]
-        client_id = self._client_ids[call_id]
+        client_id = self._pending[call_id]["client_id"]
         item_id = encode_id("in", *self.name[:4], call_id)
         if data["kind"] in DECISIONS:
             fields = {"type": "mcp_approval_response", "approval_request_id": client_id}
@@ -473,7 +467,7 @@ class ResponseEvents:
         for key in [*self._open]:
             self._end(key, status="incomplete")
         self.is_complete = self.is_started
-        self._fields |= {"status": status}
+        self._fields["status"] = status
         # clients know no event of a response that was cancelled
         self._emit("incomplete" if status == "cancelled" else status, response=self.body)
 

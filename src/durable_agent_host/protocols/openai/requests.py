@@ -27,12 +27,23 @@ _REPLIES: Final = {"function_call_output": "call_id", "mcp_approval_response": "
 _Object = dict[str, Any]
 
 
-@with_config(ConfigDict(extra="allow", strict=True))
+_OPEN: Final = ConfigDict(extra="allow", strict=True)
+
+
+@with_config(_OPEN)
+class ItemWire(TypedDict, total=False):
+    """An item of the input, as far as it is checked."""
+
+    type: str
+    content: str | list[_Object] | None
+
+
+@with_config(_OPEN)
 class RequestWire(TypedDict, total=False):
     """The body of a request; its other fields are options, which the app allows or not."""
 
     model: Required[str]
-    input: str | list[_Object] | None
+    input: str | list[ItemWire] | None
     stream: bool | None
     background: bool | None
     previous_response_id: str | None
@@ -87,14 +98,15 @@ class ResponseRequest:
         if self.previous is not None and self.previous.agent != self.agent:
             raise RequestError(f"the conversation is one of {self.previous.agent!r}: send that as 'model'")
         text = fields.pop("text", {})
-        text_format = text.pop("format", {"type": "text"})
         run_fields: _Object = {
-            "response_format": text_format if text_format != {"type": "text"} else None,
+            "response_format": text.pop("format", None),
             "client_tools": self._read_tools(fields.get("tools", ())),
-            "enable_tool_calls": False if fields.get("tool_choice") == "none" else None,
+            "enable_tool_calls": fields.get("tool_choice") != "none",
             "options": _read_options(fields | text, host.options[self.agent].allowed_options),
         }
-        self.fields = {name: value for name, value in run_fields.items() if value not in (None, [], {})}
+        self.fields = {
+            name: value for name, value in run_fields.items() if value not in (None, [], {}, {"type": "text"})
+        }
 
     def _read_input(self, items: Sequence[_Object]) -> list[str]:
         """Read the items of the input; return instructions that are among them."""
@@ -103,7 +115,7 @@ class ResponseRequest:
         for item in items:
             item_type = item.get("type", "message")
             content: Any = item.get("content") or []
-            parts = [{"type": "input_text", "text": content}] if isinstance(content, str) else [*content]
+            parts: list[_Object] = [{"type": "input_text", "text": content}] if isinstance(content, str) else content
             name = find_name(item.get(_REPLIES.get(item_type, "id"))) or find_name(item.get("call_id"))
             if name is not None:
                 if self.previous is None or name[:4] != self.previous[:4]:
@@ -116,7 +128,7 @@ class ResponseRequest:
             elif item_type == "message" and item.get("role") == "user":
                 self.message += parts
             elif item_type == "message" and item.get("role") in {"system", "developer"}:
-                instructions += [str(object_at(part).get("text", "")) for part in parts]
+                instructions += [str(part.get("text")) for part in parts]
             elif item_type != "reasoning":
                 raise RequestError(
                     f"'input' has an item of type {item_type!r} that is not of this host, which has the history of "

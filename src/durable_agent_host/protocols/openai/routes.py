@@ -157,6 +157,8 @@ class _Edge:
 
         A message that is repeated with its key has begun a turn in the session, or has made its fork.
         """
+        if (await self.turn_ids(name, limit=1))[-1:] == [name.turn_id]:
+            return name.session_id
         if key:
             keyed = ClientRequest(MessageInput(""), "", name.session_id, key)
             secret = await self.client.claims.id_secret()
@@ -164,13 +166,11 @@ class _Edge:
             begun = request_of_client(name.agent, keyed, context, secret=secret, new_id=str, created_at="")
             if await self.client.find(name.agent, name.session_id, begun.turn_id):
                 return name.session_id
-        if (await self.turn_ids(name, limit=1))[-1:] == [name.turn_id]:
-            return name.session_id
         new_id = sha256(f"{key} {name.turn_id}".encode()).hexdigest()[:32] if key else uuid4().hex
         try:
             await self.app.fork(*name[:2], new_id, at_turn=name.turn_id)
         except AgentClientError as error:
-            if key is None or error.status != HTTPStatus.CONFLICT:
+            if error.status != HTTPStatus.CONFLICT:
                 raise
         return new_id
 
