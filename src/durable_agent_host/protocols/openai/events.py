@@ -326,7 +326,7 @@ class ResponseEvents:
         item = self._add(data["call_id"], item_type, **fields, status="in_progress")
         item.data = data
         if item_type == "mcp_call" and data["arguments"]:
-            self._add_arguments(item, "mcp_call_arguments", data["arguments"])
+            self._add_arguments(item, data["arguments"])
 
     def _call_fields(self, item_type: str, data: Wire) -> dict[str, Any]:
         """Return what an item has of a call that runs or, with the result, has ended."""
@@ -357,9 +357,10 @@ class ResponseEvents:
                     "error": error if has_failed else None,
                 }
 
-    def _add_arguments(self, item: _Item, event: str, arguments: Any, **fields: Any) -> None:
+    def _add_arguments(self, item: _Item, arguments: Any, **fields: Any) -> None:
         text = _text_of(arguments)
         item.fields = {**item.fields, "arguments": text}
+        event = f"{item.fields['type']}_arguments"
         self._emit_for(item, f"{event}.delta", delta=text)
         self._emit_for(item, f"{event}.done", arguments=text, **fields)
 
@@ -384,7 +385,7 @@ class ResponseEvents:
         if item_type != "mcp_call":
             end = "completed"  # the only event that there is
         elif not item.fields["arguments"]:
-            self._add_arguments(item, "mcp_call_arguments", data["arguments"])
+            self._add_arguments(item, data["arguments"])
         self._emit_for(item, f"{item_type}.{end}")
         self._end(data["call_id"], **fields, status=status)
 
@@ -405,7 +406,7 @@ class ResponseEvents:
         else:
             fields = {"call_id": client_id, "name": data["name"], "arguments": "", "status": "in_progress"}
             item = self._add(call_id, "function_call", **fields)
-            self._add_arguments(item, "function_call_arguments", data["arguments"], name=data["name"])
+            self._add_arguments(item, data["arguments"], name=data["name"])
             self._end(call_id, status="completed")
 
     def on_call_answered(self, data: Wire) -> None:
