@@ -7,13 +7,17 @@ the route has answered, and `Route.show_problem` gives that the dialect's form.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Mapping
 from contextlib import aclosing
 from dataclasses import replace
+from http import HTTPStatus
+
+from azurefunctions.extensions.http.fastapi import Response
 
 from durable_agent_host.agent_client import AgentClient
 from durable_agent_host.durable.turn_client import TurnClient
-from durable_agent_host.http.event_stream import HEARTBEAT_SECONDS
+from durable_agent_host.errors import AgentClientError
+from durable_agent_host.http.event_stream import HEARTBEAT_SECONDS, EventStream
 from durable_agent_host.http.request_handling import HandlerContext, RouteRequest
 from durable_agent_host.http.route_transport import client_of_routes
 from durable_agent_host.http.sse import HEARTBEAT
@@ -58,8 +62,29 @@ async def first_event[Event](events: AsyncGenerator[Event]) -> AsyncGenerator[Ev
     return all_events()
 
 
-async def with_heartbeats(lines: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
-    """Add heartbeats to a stream that is silent."""
+async def none_if[T](status: HTTPStatus, answer: Awaitable[T]) -> T | None:
+    """Wait for an answer; None if it is a refusal with this status."""
+    try:
+        return await answer
+    except AgentClientError as error:
+        if error.status != status:
+            raise
+        return None
+
+
+def change_body(response: Response, body: str, media_type: str) -> Response:
+    """Give a problem the form of a dialect."""
+    response.body = body.encode()
+    response.headers.update({"content-type": media_type, "content-length": str(len(response.body))})
+    return response
+
+
+def event_stream(lines: AsyncGenerator[bytes], headers: Mapping[str, str] | None = None) -> Response:
+    """Answer with a stream, which has heartbeats while it is silent."""
+    return EventStream(_with_heartbeats(lines), headers or {})
+
+
+async def _with_heartbeats(lines: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
     async with aclosing(lines):
         line = asyncio.ensure_future(anext(lines, None))
         try:

@@ -4,8 +4,7 @@ Theory of operation: a thread is a session, and the key of a turn is the run tha
 for which a turn waits streams that turn's events from the wait on, which is found in the turn's log.
 """
 
-import re
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
 from http import HTTPStatus
@@ -16,18 +15,18 @@ from azurefunctions.extensions.http.fastapi import Response
 from durable_agent_host.agent_client import AgentClient, TurnEvent
 from durable_agent_host.codec.log_entry import encode_compact
 from durable_agent_host.durable.turn_client import TurnClient
-from durable_agent_host.errors import AgentClientError, RequestError, TurnRejectedError
-from durable_agent_host.http.event_stream import EventStream
+from durable_agent_host.errors import AgentClientError, TurnRejectedError
+from durable_agent_host.http.parse import parse_resume
 from durable_agent_host.http.request_handling import HandlerContext, Route, RouteRequest
 from durable_agent_host.http.sse import OPENING, STREAM_HEADERS
 from durable_agent_host.protocols.agui.events import RunEvents, Wire, message_id, run_error
-from durable_agent_host.protocols.agui.requests import RunInput, RunInputWire, read_input, reply_to, session_messages
-from durable_agent_host.protocols.dialect import agent_client, first_event, with_heartbeats
+from durable_agent_host.protocols.agui.requests import RunInput, read_input, reply_to, session_messages
+from durable_agent_host.protocols.dialect import agent_client, change_body, event_stream, first_event, none_if
 from durable_agent_host.turn.turn_events import TURN_WAITING
 from durable_agent_host.turn.turn_requests import id_of_key
 
-_CURSOR: Final = re.compile(r"\d{1,15}\.\d{1,9}")
 _NEW: Final[Mapping[str, Any]] = {"messages": (), "turns": (), "running_turn_id": None}
+_find: Final = partial(none_if, HTTPStatus.NOT_FOUND)
 _UNCOVERED: Final = (
     "the thread waits: cover its open interrupts and tool calls, and no others, by 'resume' and messages of tools"
 )
@@ -59,7 +58,7 @@ async def run(host: HandlerContext, call: RouteRequest, client: TurnClient) -> R
     events = agents.stream(agent, request.parts, session_id=session_id, idempotency_key=key, policy="reject", **tools)
     run_events = request.run_events(turn_id)
     start = run_events.begin([*request.history, _user_message(turn_id, request.content)])
-    return _stream(call, run_events, (0, start), await first_event(events))
+    return _stream(call, run_events, start, await first_event(events))
 
 
 async def connect(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
@@ -76,13 +75,17 @@ async def connect(host: HandlerContext, call: RouteRequest, client: TurnClient) 
     turn_id = running["turn_id"]
     run_events = request.run_events(turn_id)
 
-    async def is_past() -> bool:
-        turn = await agents.turn(agent, session_id, turn_id)
-        return run_events.waiting_calls().keys().isdisjoint(call.call_id for call in turn.pending_calls)
+    async def without_past_waits() -> AsyncGenerator[TurnEvent]:
+        async with aclosing(agents.follow(agent, session_id, turn_id)) as events:
+            async for event in events:
+                if event.name == TURN_WAITING:
+                    turn = await agents.turn(agent, session_id, turn_id)
+                    if run_events.waiting_calls().keys().isdisjoint(call.call_id for call in turn.pending_calls):
+                        continue
+                yield event
 
     start = run_events.begin([*messages, _user_message(turn_id, running["message"])])
-    events = await first_event(agents.follow(agent, session_id, turn_id))
-    return _stream(call, run_events, (0, start), events, is_past)
+    return _stream(call, run_events, start, await first_event(without_past_waits()))
 
 
 async def _resume(
@@ -105,15 +108,9 @@ async def _resume(
         return _error_stream(request)
     if request.parts:
         await agents.steer(agent, session_id, request.parts, idempotency_key=request.run_id)
-    try:
-        await agents.answer(
-            agent, session_id, turn_id, [reply_to(call, request.replies[id_]) for id_, call in calls.items()]
-        )
-    except AgentClientError as error:
-        is_cancelled = all(reply.get("status") == "cancelled" for reply in request.replies.values())
-        if error.status != HTTPStatus.GONE or not is_cancelled:  # what has expired can only be cancelled
-            raise
-    return _stream(call, run_events, (event.id, run_events.begin(request.messages, calls)), events)
+    replies = [reply_to(call, request.replies[id_]) for id_, call in calls.items()]
+    await agents.answer(agent, session_id, turn_id, replies)
+    return _stream(call, run_events, run_events.begin(request.messages, calls), events)
 
 
 def _error_stream(request: RunInput) -> Response:
@@ -126,16 +123,6 @@ def _user_message(turn_id: str, content: Any) -> Wire:
     return {"id": message_id(turn_id, "user"), "role": "user", "content": content}
 
 
-async def _find[T](answer: Awaitable[T]) -> T | None:
-    """Wait for what may not exist."""
-    try:
-        return await answer
-    except AgentClientError as error:
-        if error.status != HTTPStatus.NOT_FOUND:
-            raise
-        return None
-
-
 def _has_end(request: RunInput, session: Mapping[str, Any]) -> bool:
     """Return whether the client has the end of the thread."""
     last_ids = {entry["turn_id"] for name in ("turns", "messages") for entry in session[name][-1:]}
@@ -144,44 +131,33 @@ def _has_end(request: RunInput, session: Mapping[str, Any]) -> bool:
 
 
 def _stream(
-    call: RouteRequest,
-    run_events: RunEvents,
-    start: tuple[int, list[Wire]],
-    events: AsyncGenerator[TurnEvent],
-    is_past: Callable[[], Awaitable[bool]] | None = None,
+    call: RouteRequest, run_events: RunEvents, start: Sequence[Wire], events: AsyncGenerator[TurnEvent]
 ) -> Response:
-    """Stream the events of a run, after those that the client has; waits that are past end no run."""
-    last = _last_id(call)
+    """Stream the events of a run, after those that the client has."""
+    last_id = parse_resume(call.headers.get("last-event-id"))
 
-    async def batches() -> AsyncGenerator[tuple[int, Iterable[Wire]]]:
-        yield start
+    async def wires() -> AsyncGenerator[Wire]:
+        for wire in start:
+            yield wire
         async for event in events:
-            if event.name == TURN_WAITING and is_past and await is_past():
-                continue
-            yield event.id, run_events.add(event)
+            for wire in run_events.add(event):
+                yield wire
             if run_events.is_finished:
                 return
 
     async def lines() -> AsyncGenerator[bytes]:
         yield OPENING
+        number = 0
         try:
             async with aclosing(events):
-                async for offset, wires in batches():
-                    for number, wire in enumerate(wires):
-                        if [offset, number] > last:
-                            yield f"id: {offset}.{number}\n".encode() + _encode(wire)
+                async for wire in wires():
+                    if last_id is None or number > last_id:
+                        yield f"id: {number}\n".encode() + _encode(wire)
+                    number += 1
         except AgentClientError as error:
             yield _encode(run_error(str(error), error.status or "disconnected"))
 
-    return EventStream(with_heartbeats(lines()), {})
-
-
-def _last_id(call: RouteRequest) -> list[int]:
-    """Read which event the client has last: the id of the turn's event, and a number."""
-    cursor = call.headers.get("last-event-id", "")
-    if cursor and not _CURSOR.fullmatch(cursor):
-        raise RequestError(f"Last-Event-ID is {cursor!r}: send the id of the last event, or none")
-    return [int(number) for number in cursor.split(".") if number]
+    return event_stream(lines())
 
 
 def _short_stream(wires: Iterable[Wire]) -> Response:
@@ -194,12 +170,11 @@ def _encode(wire: Wire) -> bytes:
 
 def _show_problem(problem: Mapping[str, Any], response: Response) -> Response:
     """Give a refusal the form of the protocol's error."""
-    response.body = encode_compact(run_error(problem["detail"], problem["status"])).encode()
-    response.headers.update({"content-type": "application/json", "content-length": str(len(response.body))})
-    return response
+    error = run_error(problem["detail"], problem["status"])
+    return change_body(response, encode_compact(error), "application/json")
 
 
-_route = partial(Route, replies={}, bodies=(RunInputWire,), part="agui", show_problem=_show_problem)
+_route = partial(Route, replies={}, part="agui", show_problem=_show_problem)
 ROUTES: Final = (
     _route("agui-run", "POST", "agui/{agent}", "turn.run", run),
     _route("agui-connect", "POST", "agui/{agent}/connect", "session.read", connect),

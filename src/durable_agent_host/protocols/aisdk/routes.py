@@ -13,11 +13,10 @@ from pydantic import TypeAdapter
 from durable_agent_host.agent_client import TurnEvent
 from durable_agent_host.durable.turn_client import TurnClient
 from durable_agent_host.errors import AgentClientError, RequestError
-from durable_agent_host.http.event_stream import EventStream
 from durable_agent_host.http.parse import parse_object
 from durable_agent_host.http.request_handling import HandlerContext, Route, RouteRequest
 from durable_agent_host.protocols.aisdk.events import Chunk, UIMessageStream, ending_of
-from durable_agent_host.protocols.dialect import agent_client, first_event, with_heartbeats
+from durable_agent_host.protocols.dialect import agent_client, change_body, event_stream, first_event, none_if
 from durable_agent_host.turn.turn_wire import validate
 
 
@@ -31,12 +30,8 @@ class _Chat:
 
     async def running_turn(self) -> str | None:
         """Return the turn that runs or waits."""
-        try:
-            return (await self.api.session(self.agent, self.id, limit=1))["running_turn_id"]
-        except AgentClientError as error:
-            if error.status != HTTPStatus.NOT_FOUND:
-                raise
-            return None
+        session = await none_if(HTTPStatus.NOT_FOUND, self.api.session(self.agent, self.id, limit=1))
+        return None if session is None else session["running_turn_id"]
 
     async def stream(
         self, turn_events: AsyncGenerator[TurnEvent], steps: int = 0, replied_ids: Collection[str] = ()
@@ -63,7 +58,7 @@ class _Chat:
                 yield _encode({"type": "error", "errorText": str(error)})
             yield b"data: [DONE]\n\n"
 
-        return EventStream(with_heartbeats(parts()), {"x-vercel-ai-ui-message-stream": "v1"})
+        return event_stream(parts(), {"x-vercel-ai-ui-message-stream": "v1"})
 
     async def _is_waiting(self, event: TurnEvent, replied_ids: Collection[str]) -> bool:
         """Return whether a turn, or the one before it, waits for an answer of a page: a job elsewhere needs none."""
@@ -131,9 +126,7 @@ async def stop(host: HandlerContext, call: RouteRequest, client: TurnClient) -> 
 
 def _show_problem(problem: Mapping[str, Any], response: Response) -> Response:
     """Answer with the text that a page shows."""
-    response.body = problem["detail"].encode()
-    response.headers.update({"content-type": "text/plain", "content-length": str(len(response.body))})
-    return response
+    return change_body(response, problem["detail"], "text/plain")
 
 
 _route = partial(Route, replies={}, part="aisdk", show_problem=_show_problem)

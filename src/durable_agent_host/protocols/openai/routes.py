@@ -5,8 +5,7 @@ import base64
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import replace
-from functools import wraps
-from hashlib import sha256
+from functools import partial, wraps
 from http import HTTPStatus
 from typing import Any, Final
 from uuid import uuid4
@@ -17,7 +16,7 @@ from durable_agent_host.agent_client import TurnEvent
 from durable_agent_host.codec.log_entry import encode_compact
 from durable_agent_host.durable.turn_client import TurnClient
 from durable_agent_host.errors import AgentClientError, NotFoundError, RequestError, TurnTimedOutError
-from durable_agent_host.http.event_stream import EventStream, PartStream
+from durable_agent_host.http.event_stream import PartStream
 from durable_agent_host.http.parse import parse_object
 from durable_agent_host.http.problem_details import problem, problem_response
 from durable_agent_host.http.request_handling import HandlerContext, Route, RouteRequest, read_log
@@ -25,12 +24,11 @@ from durable_agent_host.http.response_views import json_response, terminal_event
 from durable_agent_host.model.access import Action
 from durable_agent_host.model.ids import check_session_id
 from durable_agent_host.model.log_entry import EVENT
-from durable_agent_host.protocols.dialect import agent_client, first_event, with_heartbeats
+from durable_agent_host.protocols.dialect import agent_client, change_body, event_stream, first_event, none_if
 from durable_agent_host.protocols.openai.events import ResponseEvents, calls_for_client
 from durable_agent_host.protocols.openai.ids import ItemName, encode_id, read_name
 from durable_agent_host.protocols.openai.requests import ResponseRequest
-from durable_agent_host.turn.message_input import MessageInput
-from durable_agent_host.turn.turn_requests import ClientRequest, request_of_client
+from durable_agent_host.turn.turn_requests import id_of_key
 
 
 class _Edge:
@@ -114,7 +112,7 @@ class _Edge:
                     if event["sequence_number"] > after:
                         yield f"event: {event['type']}\ndata: {encode_compact(event)}\n\n".encode()
 
-        return EventStream(with_heartbeats(lines()), {})
+        return event_stream(lines())
 
     async def collect(self, name: ItemName) -> Response:
         """Answer with a response when it is complete."""
@@ -159,20 +157,13 @@ class _Edge:
         """
         if (await self.turn_ids(name, limit=1))[-1:] == [name.turn_id]:
             return name.session_id
-        if key:
-            keyed = ClientRequest(MessageInput(""), "", name.session_id, key)
-            secret = await self.client.claims.id_secret()
-            context = self.client.context
-            begun = request_of_client(name.agent, keyed, context, secret=secret, new_id=str, created_at="")
-            if await self.client.find(name.agent, name.session_id, begun.turn_id):
-                return name.session_id
-        new_id = sha256(f"{key} {name.turn_id}".encode()).hexdigest()[:32] if key else uuid4().hex
-        try:
-            await self.app.fork(*name[:2], new_id, at_turn=name.turn_id)
-        except AgentClientError as error:
-            if error.status != HTTPStatus.CONFLICT:
-                raise
-        return new_id
+        key = key or uuid4().hex
+        ids = partial(id_of_key, context=self.client.context, secret=await self.client.claims.id_secret())
+        if await self.client.find(*name[:2], ids("turn", *name[:2], key)):
+            return name.session_id
+        fork_id = ids("fork", name.turn_id, key)
+        await none_if(HTTPStatus.CONFLICT, self.app.fork(*name[:2], fork_id, at_turn=name.turn_id))
+        return fork_id
 
     async def turn_ids(self, name: ItemName, **query: int) -> list[str]:
         """List the turns of a session, the newest last."""
@@ -283,14 +274,13 @@ def _json(body: Any) -> Response:
 
 def show_problem(body: Mapping[str, Any], response: Response) -> Response:
     """Make the answer for a problem: clients repeat a request only when nothing has begun."""
-    status = HTTPStatus(body["status"])
-    retry_after = response.headers.get("retry-after")
-    headers = {"x-should-retry": "false"}
-    if retry_after and status in {HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE}:
-        headers = {"retry-after": retry_after}
-    error_type = "invalid_request_error" if status.is_client_error else "server_error"
+    status = body["status"]
+    is_later = status in {HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE}
+    if not is_later or "retry-after" not in response.headers:
+        response.headers["x-should-retry"] = "false"
+    error_type = "invalid_request_error" if status < HTTPStatus.INTERNAL_SERVER_ERROR else "server_error"
     error = {"message": body["detail"], "type": error_type, "code": None, "param": None}
-    return json_response(status, {"error": error}, headers)
+    return change_body(response, encode_compact({"error": error}), "application/json")
 
 
 def _route(name: str, method: str, path: str, action: Action, handler: Callable[[_Edge], Awaitable[Response]]) -> Route:
