@@ -7,7 +7,7 @@ message names its turn, so that the history that a client sends is recognised: s
 
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from durable_agent_host.agent_client import TurnEvent
@@ -33,7 +33,7 @@ def message_id(turn_id: str, name: object) -> str:
     return f"msg_{turn_id}_{name}"
 
 
-def turn_of_message(message: Wire) -> str | None:
+def turn_of_message(message: Mapping[str, Any]) -> str | None:
     """Return the turn of a message; None for a message of the client."""
     match = _MESSAGE_ID.fullmatch(message["id"])
     return match[1] if match else None
@@ -72,10 +72,10 @@ class RunEvents:
         self._steps: list[str] = []
         self._replied_ids: Collection[str] = ()
 
-    def begin(self, messages: Sequence[Wire], replied_ids: Collection[str] = ()) -> list[Wire]:
+    def begin(self, messages: Iterable[Mapping[str, Any]], replied_ids: Collection[str] = ()) -> list[Wire]:
         """Begin a run: with the messages of the thread, and the ids of the calls that the client has answered."""
         self.is_finished = False
-        self._messages = [*messages]
+        self._messages = [{**message} for message in messages]
         self._replied_ids = replied_ids
         return [{"type": "RUN_STARTED", **self._ids, "protocolVersion": "1.0"}, self._snapshot()]
 

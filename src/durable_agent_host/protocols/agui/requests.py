@@ -1,15 +1,16 @@
 """The requests of AG-UI's clients, and the messages of a session for them."""
 
 import json
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from itertools import takewhile
-from typing import Any, Final, Literal, NamedTuple, Required, TypedDict, cast
+from typing import Any, Final, Literal, Required, TypedDict
 
-from pydantic import ConfigDict, TypeAdapter, with_config
+from pydantic import BaseModel, ConfigDict, TypeAdapter, with_config
+from pydantic.alias_generators import to_camel
 
 from durable_agent_host.agent_client import Answer
+from durable_agent_host.codec.strict_json import object_at
 from durable_agent_host.codec.tool_result_text import value_text
 from durable_agent_host.errors import RequestError
 from durable_agent_host.http.parse import parse_object
@@ -37,61 +38,74 @@ class _ResumeWire(TypedDict, total=False):
     payload: Any
 
 
-@with_config(ConfigDict(extra="forbid"))
-class RunInputWire(TypedDict, total=False):
+class RunInput(BaseModel, extra="forbid", alias_generator=to_camel, defer_build=True):
     """The body of a request."""
-
-    threadId: Required[str]
-    runId: Required[str]
-    protocolVersion: str | None
-    messages: Required[list[_MessageWire]]
-    tools: list[Wire] | None
-    context: list[dict[Literal["description", "value"], str]] | None
-    state: Any
-    forwardedProps: Any
-    resume: list[_ResumeWire] | None
-
-
-@cache
-def _adapter() -> TypeAdapter[RunInputWire]:
-    """Make the reader of requests when there is one: that takes milliseconds of a start."""
-    return TypeAdapter(RunInputWire)
-
-
-class RunInput(NamedTuple):
-    """What a client asks for.
-
-    Attributes:
-        thread_id, run_id: as the client names them.
-        version: of the client's protocol.
-        session_id: of the thread.
-        messages: all that the client has.
-        history: those up to the last that the host wrote.
-        replies: by the id of the call: an entry of ``resume``, or a message of a tool.
-        content: of the user's new message.
-        parts: the same, for a turn.
-        tools: those of the client.
-    """
 
     thread_id: str
     run_id: str
-    version: str | None
-    session_id: str
-    messages: list[Wire]
-    history: list[Wire]
-    replies: Mapping[str, Wire]
-    content: Any
-    parts: list[Wire]
-    tools: list[Wire]
+    protocol_version: str | None = None
+    messages: list[_MessageWire]
+    tools: list[Wire] | None = None
+    context: list[dict[Literal["description", "value"], str]] | None = None
+    state: Any = None
+    forwarded_props: Any = None
+    resume: list[_ResumeWire] | None = None
 
     def run_events(self, turn_id: str) -> RunEvents:
         """Return what makes the events of the run, of a turn."""
-        return RunEvents(self.thread_id, self.run_id, turn_id, self.version)
+        return RunEvents(self.thread_id, self.run_id, turn_id, self.protocol_version)
+
+    @property
+    def session_id(self) -> str:
+        """The session of the thread: the same id, or one derived from an id that sessions do not take."""
+        try:
+            return check_session_id(self.thread_id)
+        except RequestError:
+            return derived_id("ag-ui", self.thread_id)
+
+    @property
+    def new_messages(self) -> list[Wire]:
+        """What follows the last message that the host wrote."""
+        new_messages = takewhile(lambda message: not turn_of_message(message), reversed(self.messages))
+        return [{**message} for message in new_messages][::-1]
+
+    @property
+    def history(self) -> Sequence[Mapping[str, Any]]:
+        """The messages before."""
+        return self.messages[: len(self.messages) - len(self.new_messages)]
 
     @property
     def turn_id(self) -> str | None:
         """The last turn that the client knows."""
         return turn_of_message(self.history[-1]) if self.history else None
+
+    @property
+    def replies(self) -> dict[str, Wire]:
+        """By the id of the call: an entry of ``resume``, or a message of a tool."""
+        replies: dict[str, Wire] = {}
+        for message in takewhile(lambda message: message["role"] != "assistant", reversed(self.messages)):
+            if message["role"] == "tool" and not turn_of_message(message):
+                replies[message.get("toolCallId", "")] = {**message}
+        return replies | {entry["interruptId"]: {**entry} for entry in self.resume or ()}
+
+    @property
+    def content(self) -> Any:
+        """That of the user's new message."""
+        contents = [message.get("content") for message in self.new_messages if message["role"] == "user"]
+        return contents[0] if len(contents) == 1 else [part for content in contents for part in _parts(content)]
+
+    @property
+    def parts(self) -> list[Wire]:
+        """The same, for a turn."""
+        context = [{"type": "text", "text": _CONTEXT + json.dumps(item)} for item in self.context or ()]
+        parts = [*map(_part_for_turn, _parts(self.content))]
+        return parts and [*context, *parts]
+
+
+@cache
+def _adapter() -> TypeAdapter[RunInput]:
+    """Make the reader of requests when there is one: that takes milliseconds of a start."""
+    return TypeAdapter(RunInput)
 
 
 def read_input(body: bytes) -> RunInput:
@@ -100,49 +114,19 @@ def read_input(body: bytes) -> RunInput:
     Raises:
         RequestError: it has a field that is not valid, or that the host does not take.
     """
-    wire = validate(_adapter(), parse_object(body))
-    for name in ("state", "forwardedProps"):
-        if wire.get(name):
-            raise RequestError(
-                f"{name!r} is not taken: leave it empty, and send what the model is to know as 'context'"
-            )
-    check_idempotency_key(wire["runId"], "runId")
-    messages = cast("list[Wire]", wire["messages"])
-    new_messages = [*takewhile(lambda message: not turn_of_message(message), reversed(messages))][::-1]
-    for message in new_messages:
+    request = validate(_adapter(), parse_object(body))
+    if request.state or request.forwarded_props:
+        raise RequestError(
+            "'state' and 'forwardedProps' are not taken: leave them empty, and send what the model is to know as "
+            "'context'"
+        )
+    check_idempotency_key(request.run_id, "runId")
+    for message in request.new_messages:
         if message["role"] not in {"user", "tool", "activity"}:
             raise RequestError(
                 f"the message {message['id']!r} of role {message['role']!r} is not of this host: remove it"
             )
-    contents = [message.get("content") for message in new_messages if message["role"] == "user"]
-    parts = [part for content in contents for part in _parts(content)]
-    outputs = takewhile(lambda message: message["role"] != "assistant", reversed(messages))
-    replies = {message.get("toolCallId", ""): message for message in outputs if _is_reply(message)}
-    context = [{"type": "text", "text": _CONTEXT + json.dumps(item)} for item in wire.get("context") or ()]
-    return RunInput(
-        thread_id=wire["threadId"],
-        run_id=wire["runId"],
-        version=wire.get("protocolVersion"),
-        session_id=_session_id(wire["threadId"]),
-        messages=messages,
-        history=messages[: len(messages) - len(new_messages)],
-        replies=replies | {entry["interruptId"]: {**entry} for entry in wire.get("resume") or ()},
-        content=contents[0] if len(contents) == 1 else parts,
-        parts=[*context, *map(_part_for_turn, parts)] if parts else [],
-        tools=wire.get("tools") or [],
-    )
-
-
-def _is_reply(message: Wire) -> bool:
-    return message["role"] == "tool" and not turn_of_message(message)
-
-
-def _session_id(thread_id: str) -> str:
-    """Return the session of a thread: the same id, or one derived from an id that sessions do not take."""
-    try:
-        return check_session_id(thread_id)
-    except RequestError:
-        return derived_id("ag-ui", thread_id)
+    return request
 
 
 def _parts(content: str | list[Wire] | None) -> list[Wire]:
@@ -151,48 +135,39 @@ def _parts(content: str | list[Wire] | None) -> list[Wire]:
 
 def _part_for_turn(part: Wire) -> Wire:
     """Translate a part of a message into one of ours, which is checked with the turn's request."""
-    source: Any = part.get("source")
-    if not isinstance(source, dict):
+    if not (source := object_at(part, "source")):
         return {name: part.get(name) for name in ("type", "text")}
-    fields = cast("Wire", source)
-    media_type = {"media_type": fields["mimeType"]} if fields.get("mimeType") else {}
     return {
         "type": _KINDS.get(part.get("type")),
-        _SOURCES.get(fields.get("type"), "source"): fields.get("value"),
-    } | media_type
+        _SOURCES.get(source.get("type"), "source"): source.get("value"),
+        "media_type": source.get("mimeType"),
+    }
 
 
 def reply_to(call: Mapping[str, Any], reply: Wire) -> Answer:
-    """Translate a client's answer to a pending call.
-
-    Raises:
-        RequestError: it has no decision.
-    """
+    """Translate a client's answer to a pending call."""
     answer: Wire = {"call_id": call["call_id"]}
     is_decision = call["kind"] in DECISIONS
     if reason := reply.get("error") or (reply.get("status") == "cancelled" and "the user has cancelled it"):
         return answer | ({"approved": False, "reason": reason} if is_decision else {"error": reason})
-    if not is_decision:
-        content = reply.get("payload", reply.get("content"))
-        is_text = "status" in reply or isinstance(content, str)
-        return answer | {"result": content if is_text else [_part_for_turn(part) for part in _parts(content)]}
-    payload: Wire = reply["payload"] if isinstance(reply.get("payload"), dict) else {}
-    if "approved" not in payload:
-        raise RequestError(f'the answer to {call["call_id"]!r} has no decision: its payload is {{"approved": true}}')
-    names = {"approved": "approved", "reason": "reason", "editedArgs": "arguments"}
-    return answer | {field: payload[name] for name, field in names.items() if payload.get(name) is not None}
+    if is_decision:
+        names = {"approved": "approved", "reason": "reason", "editedArgs": "arguments"}
+        payload = object_at(reply, "payload")
+        return answer | {field: payload.get(name) for name, field in names.items()}
+    if "status" in reply:
+        return answer | {"result": reply.get("payload")}
+    content = reply.get("content")
+    is_text = isinstance(content, str)
+    return answer | {"result": content if is_text else [_part_for_turn(part) for part in _parts(content)]}
 
 
 def session_messages(session: Mapping[str, Any]) -> list[Wire]:
     """Return the messages of a session's ended turns, as far as its page has them."""
-    numbers: Counter[str] = Counter()
     messages: list[Wire] = []
     for message in session["messages"]:
-        turn_id = message["turn_id"]
-        for fields in _messages_of(message["role"], message["contents"]):
-            if turn_id != session["running_turn_id"]:
-                messages.append({"id": message_id(turn_id, f"stored{numbers[turn_id]}"), **fields})
-                numbers[turn_id] += 1
+        if message["turn_id"] != session["running_turn_id"]:
+            for fields in _messages_of(message["role"], message["contents"]):
+                messages.append({"id": message_id(message["turn_id"], f"stored{len(messages)}"), **fields})
     return messages
 
 

@@ -4,7 +4,7 @@ Theory of operation: a thread is a session, and the key of a turn is the run tha
 for which a turn waits streams that turn's events from the wait on, which is found in the turn's log.
 """
 
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
 from http import HTTPStatus
@@ -48,10 +48,10 @@ async def run(host: HandlerContext, call: RouteRequest, client: TurnClient) -> R
     is_waiting = session.get("running_turn", {}).get("status") == "waiting"
     is_new = is_waiting or not _has_end(request, session)
     if is_new and await _find(agents.turn(agent, session_id, turn_id)) is None:
-        if is_waiting:
-            return _error_stream(request)
         raise TurnRejectedError(
-            "the thread has not ended with the messages that the request has: connect to get them, or fork the "
+            _UNCOVERED
+            if is_waiting
+            else "the thread has not ended with the messages that the request has: connect to get them, or fork the "
             f"session {session_id!r}, and use the fork's id as 'threadId'"
         )
     tools = {"client_tools": request.tools} if request.tools else {}
@@ -71,7 +71,8 @@ async def connect(host: HandlerContext, call: RouteRequest, client: TurnClient) 
     messages = session_messages(session)
     if (running := session.get("running_turn")) is None:
         run_events = request.run_events("")
-        return _short_stream([*run_events.begin(messages), *run_events.finish({"type": "success"})])
+        wires = [*run_events.begin(messages), *run_events.finish({"type": "success"})]
+        return Response(b"".join(map(_encode, wires)), headers=STREAM_HEADERS)
     turn_id = running["turn_id"]
     run_events = request.run_events(turn_id)
 
@@ -105,18 +106,12 @@ async def _resume(
     else:
         raise TurnRejectedError(f"no turn waits for {', '.join(request.replies)}: connect to see what the thread has")
     if calls.keys() != request.replies.keys():
-        return _error_stream(request)
+        raise TurnRejectedError(_UNCOVERED)
     if request.parts:
         await agents.steer(agent, session_id, request.parts, idempotency_key=request.run_id)
     replies = [reply_to(call, request.replies[id_]) for id_, call in calls.items()]
     await agents.answer(agent, session_id, turn_id, replies)
     return _stream(call, run_events, run_events.begin(request.messages, calls), events)
-
-
-def _error_stream(request: RunInput) -> Response:
-    """Refuse in a stream, as the protocol has it while a thread waits."""
-    start = request.run_events("").begin(request.messages)
-    return _short_stream([*start, run_error(_UNCOVERED, int(HTTPStatus.CONFLICT))])
 
 
 def _user_message(turn_id: str, content: Any) -> Wire:
@@ -158,10 +153,6 @@ def _stream(
             yield _encode(run_error(str(error), error.status or "disconnected"))
 
     return event_stream(lines())
-
-
-def _short_stream(wires: Iterable[Wire]) -> Response:
-    return Response(b"".join(map(_encode, wires)), headers=STREAM_HEADERS)
 
 
 def _encode(wire: Wire) -> bytes:
