@@ -107,14 +107,14 @@ class _Item:
         offset: of the event with which it began.
         fields: as clients have it.
         data: of the event of its call.
-        text: fragments that were sent of its text or code.
+        text: what was sent of its text or code.
     """
 
     index: int
     offset: int
     fields: Wire
     data: Wire = field(default_factory=dict[str, Any])
-    text: list[str] = field(default_factory=list[str])
+    text: str = ""
 
 
 class ResponseEvents:
@@ -188,8 +188,7 @@ class ResponseEvents:
             self.input.append(_message(self.turn.request, encode_id("msg", *self.name[:4], "input")))
         self._offset = event.id
         if event.name != "reasoning.delta" and "reasoning" in self._open:
-            part = _SUMMARY.part("".join(self._open["reasoning"].text))
-            self._end_text(_SUMMARY, part)
+            self._end_text(_SUMMARY, _SUMMARY.part(self._open["reasoning"].text))
         if handler := getattr(self, "on_" + event.name.replace(".", "_"), None):
             handler(event.data)
         return self._events if self.is_started else []
@@ -229,6 +228,11 @@ class ResponseEvents:
         item.fields = {**item.fields, **fields}
         self._emit("output_item.done", output_index=item.index, item=item.fields)
 
+    def _end_open(self, first_offset: int = 0) -> None:
+        for key, item in [*self._open.items()]:
+            if item.offset >= first_offset:
+                self._end(key, status="incomplete")
+
     def _emit_text(self, kind: _Text, event: str, **fields: Any) -> None:
         self._emit_for(self._open[kind.item_type], event, **{f"{kind.parts}_index": 0}, **fields)
 
@@ -238,7 +242,7 @@ class ResponseEvents:
         return item
 
     def _add_text(self, kind: _Text, text: str) -> None:
-        self._open[kind.item_type].text.append(text)
+        self._open[kind.item_type].text += text
         self._emit_text(kind, f"{kind.event}.delta", delta=text, **kind.extra)
 
     def _end_text(self, kind: _Text, part: Wire, **fields: Any) -> None:
@@ -298,14 +302,10 @@ class ResponseEvents:
 
     def on_turn_restarted(self, data: Wire) -> None:
         """Take text back, and calls that are open."""
-        keys = {item.index: key for key, item in self._open.items()}
-        for item in self._items[:]:
-            text_fields = _TEXTS.get(item.fields["type"], {})
-            key = keys.get(item.index)
-            if item.offset >= data["discard_from"] and (text_fields or key):
+        for item in self._items:
+            if item.offset >= data["discard_from"] and (text_fields := _TEXTS.get(item.fields["type"])):
                 item.fields = {**item.fields, **text_fields, "status": "incomplete"}
-                if key:
-                    self._end(key)
+        self._end_open(data["discard_from"])
 
     # calls
 
@@ -367,7 +367,7 @@ class ResponseEvents:
     def on_tool_delta(self, data: Wire) -> None:
         item = self._open.get(data["call_id"])
         if item is not None and item.fields["type"] == "code_interpreter_call":
-            item.text.append(data["text"])
+            item.text += data["text"]
             self._emit_for(item, "code_interpreter_call_code.delta", delta=data["text"])
 
     def on_tool_completed(self, data: Wire) -> None:
@@ -376,7 +376,7 @@ class ResponseEvents:
         item_type = item.fields["type"]
         data = {**item.data, **data}
         if item_type == "code_interpreter_call" and not data["arguments"]:
-            data["arguments"] = {"code": "".join(item.text)}
+            data["arguments"] = {"code": item.text}
         fields = self._call_fields(item_type, data)
         status = end = "completed" if data["outcome"] == "success" else "failed"
         if item_type == "code_interpreter_call":
@@ -465,8 +465,7 @@ class ResponseEvents:
         self._complete("failed")
 
     def _complete(self, status: str) -> None:
-        for key in [*self._open]:
-            self._end(key, status="incomplete")
+        self._end_open()
         self.is_complete = self.is_started
         self._fields["status"] = status
         # clients know no event of a response that was cancelled
@@ -485,12 +484,15 @@ def _text_of(arguments: Any) -> str:
 def _usage(usage: Wire | None) -> dict[str, Any] | None:
     if usage is None:
         return None
-    names = ("input", "output", "total", "cache_read_input", "cache_creation_input", "reasoning_output")
-    counts = [usage.get(f"{name}_token_count") or 0 for name in names]
+
+    def count(name: str) -> int:
+        return usage.get(f"{name}_token_count") or 0
+
+    cache = {"cached_tokens": count("cache_read_input"), "cache_write_tokens": count("cache_creation_input")}
     return {
-        **dict(zip(("input_tokens", "output_tokens", "total_tokens"), counts, strict=False)),
-        "input_tokens_details": {"cached_tokens": counts[3], "cache_write_tokens": counts[4]},
-        "output_tokens_details": {"reasoning_tokens": counts[5]},
+        **{f"{name}_tokens": count(name) for name in ("input", "output", "total")},
+        "input_tokens_details": cache,
+        "output_tokens_details": {"reasoning_tokens": count("reasoning_output")},
     }
 
 

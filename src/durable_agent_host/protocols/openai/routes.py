@@ -229,29 +229,7 @@ async def list_items(edge: _Edge) -> Response:
             name = name._replace(number=name.number + 1)
     if edge.call.query.get("order") != "asc":
         items.reverse()
-    ids = [item["id"] for item in items] or [None]
-    return _json({"object": "list", "data": items, "first_id": ids[0], "last_id": ids[-1], "has_more": False})
-
-
-async def create_conversation(edge: _Edge) -> Response:
-    """``POST /openai/v1/conversations``: name a new conversation of the agent ``model``."""
-    body = parse_object(edge.call.body or b"{}")
-    model = body.pop("model", None)
-    if fields := [name for name, value in body.items() if value]:
-        raise RequestError(f"{fields[0]!r} of a conversation cannot be set: leave it out")
-    if not isinstance(model, str):
-        raise RequestError("name the agent of the conversation as 'model'")
-    return _conversation(encode_id("conv", edge.host.agent(model), uuid4().hex))
-
-
-async def read_conversation(edge: _Edge) -> Response:
-    """``GET /openai/v1/conversations/{id}``: the id of a conversation that there is."""
-    await edge.app.session(*edge.name[:2], limit=1)
-    return _conversation(edge.call.path_part("id"))
-
-
-def _conversation(conversation_id: str) -> Response:
-    return _json({"id": conversation_id, "object": "conversation", "created_at": 0, "metadata": None})
+    return _json({"object": "list", "data": items, "has_more": False})
 
 
 async def list_models(edge: _Edge) -> Response:
@@ -300,8 +278,6 @@ ROUTES: Final[tuple[Route, ...]] = (
     _route("cancel-response", "POST", f"{_RESPONSE}/cancel", "turn.cancel", cancel_response),
     _route("delete-response", "DELETE", _RESPONSE, "session.delete", delete),
     _route("input-items", "GET", f"{_RESPONSE}/input_items", "turn.read", list_items),
-    _route("create-conversation", "POST", "conversations", "turn.run", create_conversation),
-    _route("read-conversation", "GET", _CONVERSATION, "session.read", read_conversation),
     _route("delete-conversation", "DELETE", _CONVERSATION, "session.delete", delete),
     _route("items", "GET", f"{_CONVERSATION}/items", "session.read", list_items),
     _route("models", "GET", "models", "agents.list", list_models),
