@@ -114,7 +114,6 @@ def test_an_approval_is_an_interrupt_and_a_visitor_gets_it(cases: Cases, host: A
     assert (interrupt["reason"], interrupt["metadata"]["arguments"]) == ("tool_call", {"amount": 3})
     assert "editedArgs" in interrupt["responseSchema"]["properties"]
     assert hurry["error"]["status"] == 409
-    assert "cover its open interrupts" in hurry["error"]["message"]
     assert types(visitor) == [*BEGIN, "CUSTOM", "TOOL_CALL_RESULT", *MESSAGE, *END]
     assert visitor["messages"] == owner["messages"]
     assert visitor["messages"][2]["content"].startswith("paid 4.0")

@@ -215,8 +215,6 @@ def test_an_earlier_response_forks_and_the_last_one_continues(client: openai.Ope
     assert forks[0].conversation != first.conversation
     texts = json.dumps(model.requests()[-1]["body"]["input"]).split('"')
     assert [text for text in texts if text in {"one", "two", "2"}] == ["one", "2"]
-    with pytest.raises(openai.ConflictError, match="delete conv_"):
-        client.responses.delete(second.id)
 
 
 def test_what_a_client_sends_is_honoured_or_refused(client: openai.OpenAI, model: PracticeModel):
@@ -288,7 +286,6 @@ def test_ends_of_a_turn_are_ends_of_a_response(client: openai.OpenAI, site: Agen
     assert client.responses.cancel(running.id).status == "cancelled"
     *_, last = client.responses.retrieve(running.id, stream=True)
     assert (last.type, last.response.status) == ("response.incomplete", "cancelled")
-    client.responses.delete(running.id)
 
 
 @pytest.mark.parametrize("options", [{}, {"auto_previous_response_id": True}], ids=["replay", "previous"])

@@ -45,13 +45,9 @@ async def run(host: HandlerContext, call: RouteRequest, client: TurnClient) -> R
     session_id = request.session_id
     key = request.run_id
     turn_id = id_of_key("turn", agent, session_id, key, context=client.context, secret=await client.claims.id_secret())
-    is_waiting = session.get("running_turn", {}).get("status") == "waiting"
-    is_new = is_waiting or not _has_end(request, session)
-    if is_new and await _find(agents.turn(agent, session_id, turn_id)) is None:
+    if not _has_end(request, session) and await _find(agents.turn(agent, session_id, turn_id)) is None:
         raise TurnRejectedError(
-            _UNCOVERED
-            if is_waiting
-            else "the thread has not ended with the messages that the request has: connect to get them, or fork the "
+            "the thread has not ended with the messages that the request has: connect to get them, or fork the "
             f"session {session_id!r}, and use the fork's id as 'threadId'"
         )
     tools = {"client_tools": request.tools} if request.tools else {}

@@ -26,7 +26,7 @@ from durable_agent_host.model.ids import check_session_id
 from durable_agent_host.model.log_entry import EVENT
 from durable_agent_host.protocols.dialect import agent_client, change_body, event_stream, first_event, none_if
 from durable_agent_host.protocols.openai.events import ResponseEvents, calls_for_client
-from durable_agent_host.protocols.openai.ids import ItemName, encode_id, read_name
+from durable_agent_host.protocols.openai.ids import ItemName, read_name
 from durable_agent_host.protocols.openai.requests import ResponseRequest
 from durable_agent_host.turn.turn_requests import id_of_key
 
@@ -202,15 +202,9 @@ async def cancel_response(edge: _Edge) -> Response:
 
 
 async def delete(edge: _Edge) -> Response:
-    """``DELETE …/{id}``: erase a conversation; by the id of a response only if the conversation has no other turn."""
-    name = edge.name
-    if name.turn_id and await edge.turn_ids(name) != [name.turn_id]:
-        conversation_id = encode_id("conv", *name[:2])
-        detail = f"the conversation of this response has others: delete {conversation_id} with all of them"
-        return problem(HTTPStatus.CONFLICT, detail)
-    await edge.app.delete(*name[:2])
-    kind = "response" if name.turn_id else "conversation.deleted"
-    return _json({"id": edge.call.path_part("id"), "object": kind, "deleted": True})
+    """``DELETE /openai/v1/conversations/{id}``: erase a conversation with its responses."""
+    await edge.app.delete(*edge.name[:2])
+    return _json({"id": edge.call.path_part("id"), "object": "conversation.deleted", "deleted": True})
 
 
 async def list_items(edge: _Edge) -> Response:
@@ -271,15 +265,13 @@ def _route(name: str, method: str, path: str, action: Action, handler: Callable[
 
 
 _RESPONSE: Final = "responses/{id}"
-_CONVERSATION: Final = "conversations/{id}"
 ROUTES: Final[tuple[Route, ...]] = (
     _route("create-response", "POST", "responses", "turn.run", create_response),
     _route("read-response", "GET", _RESPONSE, "turn.follow", read_response),
     _route("cancel-response", "POST", f"{_RESPONSE}/cancel", "turn.cancel", cancel_response),
-    _route("delete-response", "DELETE", _RESPONSE, "session.delete", delete),
     _route("input-items", "GET", f"{_RESPONSE}/input_items", "turn.read", list_items),
-    _route("delete-conversation", "DELETE", _CONVERSATION, "session.delete", delete),
-    _route("items", "GET", f"{_CONVERSATION}/items", "session.read", list_items),
+    _route("delete-conversation", "DELETE", "conversations/{id}", "session.delete", delete),
+    _route("items", "GET", "conversations/{id}/items", "session.read", list_items),
     _route("models", "GET", "models", "agents.list", list_models),
     _route("file", "GET", "files/{id}/content", "files.read", read_file),
     _route("container-file", "GET", "containers/{container}/files/{id}/content", "files.read", read_file),
