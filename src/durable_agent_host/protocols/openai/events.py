@@ -174,10 +174,6 @@ class ResponseEvents:
         """The items so far."""
         return [item.fields for item in self._items]
 
-    def is_image(self, call_id: str) -> bool:
-        """Return whether a call that is open makes an image, whose bytes are to be fed as ``image``."""
-        return call_id in self._open and self._open[call_id].fields["type"] == "image_generation_call"
-
     def feed(self, event: TurnEvent) -> Sequence[Wire]:
         """Read the turn's next event; return the events of the response."""
         self._events = []
@@ -344,7 +340,7 @@ class ResponseEvents:
             case "web_search_call":
                 return {"action": {"type": "search", **({} if "type" in arguments else {"query": ""}), **arguments}}
             case "image_generation_call":
-                return {"result": data.get("image")}
+                return {"result": None}
             case _:
                 error = {"type": "mcp_tool_execution_error", "content": result or data.get("outcome")}
                 has_failed = data.get("outcome", "success") != "success"

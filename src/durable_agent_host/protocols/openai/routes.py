@@ -1,10 +1,8 @@
 """The routes of clients of the Responses API."""
 
 import asyncio
-import base64
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing, suppress
-from dataclasses import replace
 from functools import partial, wraps
 from http import HTTPStatus
 from typing import Any, Final
@@ -15,7 +13,7 @@ from azurefunctions.extensions.http.fastapi import Response
 from durable_agent_host.agent_client import TurnEvent
 from durable_agent_host.codec.log_entry import encode_compact
 from durable_agent_host.durable.turn_client import TurnClient
-from durable_agent_host.errors import AgentClientError, NotFoundError, RequestError, TurnTimedOutError
+from durable_agent_host.errors import NotFoundError, RequestError, TurnTimedOutError
 from durable_agent_host.http.event_stream import PartStream
 from durable_agent_host.http.parse import parse_object
 from durable_agent_host.http.problem_details import problem, problem_response
@@ -61,16 +59,6 @@ class _Edge:
         files_url = f"{self.call.base_url_before('openai')}/openai/v1/files"
         return ResponseEvents(turn, name.number, lambda tool: agent.find_parameters(tool) is not None, files_url)
 
-    async def feed(self, response: ResponseEvents, event: TurnEvent) -> Sequence[Mapping[str, Any]]:
-        """Feed an event, with the bytes of its image."""
-        files = event.data.get("files")
-        if files and event.name == "tool.completed" and response.is_image(event.data["call_id"]):
-            content = self.app.file(*response.name[:2], files[0]["id"])
-            with suppress(AgentClientError):  # it was deleted
-                image = base64.b64encode(b"".join([part async for part in content])).decode()
-                event = replace(event, data={**event.data, "image": image})
-        return response.feed(event)
-
     async def read(self, name: ItemName) -> ResponseEvents:
         """Read a response as far as it has come."""
         response = await self.find(name)
@@ -79,9 +67,9 @@ class _Edge:
             for record in records:
                 if record.entry.kind == EVENT:
                     data = record.entry.data
-                    await self.feed(response, TurnEvent(record.offset, data["event"], data["data"], *name[1:3]))
+                    response.feed(TurnEvent(record.offset, data["event"], data["data"], *name[1:3]))
         if turn.outcome is not None:
-            await self.feed(response, TurnEvent(-1, *terminal_event(turn.request, turn.outcome, ""), *name[1:3]))
+            response.feed(TurnEvent(-1, *terminal_event(turn.request, turn.outcome, ""), *name[1:3]))
         return response
 
     async def show(self, name: ItemName) -> Response:
@@ -96,7 +84,7 @@ class _Edge:
         name = response.name
         async with aclosing(self.app.follow(*name[:3])) as turn_events:
             async for event in turn_events:
-                for response_event in await self.feed(response, event):
+                for response_event in response.feed(event):
                     yield response_event
                 if response.is_complete:
                     return
