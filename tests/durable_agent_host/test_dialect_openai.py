@@ -120,7 +120,6 @@ def test_a_response_is_created_streamed_and_read_again(client: openai.OpenAI, si
         later = client.responses.retrieve(response_id, stream=True, starting_after=number)
         assert dumps([*later]) == posted[number + 1 :]
     assert client.responses.retrieve(response_id).to_dict() == posted[-1]["response"]
-    assert [item.to_dict()["content"][0]["text"] for item in client.responses.input_items.list(response_id)] == ["hi"]
     assert [found.id for found in client.models.list()] == ["Talker", "Helper", "Open"]
 
 
@@ -164,8 +163,6 @@ def test_the_clients_tool_ends_a_response_and_its_output_begins_the_next(
     second = client.responses.create(**body)
     assert second.output_text == "Bonn."
     assert (first.id, second.previous_response_id) == (second.id, response.id)
-    (item,) = client.responses.input_items.list(second.id)
-    assert (item.type, item.call_id, item.output) == ("function_call_output", call.call_id, "Bonn")
     assert len(model.requests()) == 2
 
 
@@ -175,7 +172,7 @@ def to_input(item: Any) -> dict[str, Any]:
 
 
 def test_an_approval_is_requested_and_the_call_runs_in_the_next_response(client: openai.OpenAI, model: PracticeModel):
-    """The call is that of the request; the whole conversation can be listed and deleted."""
+    """The call is that of the request; the whole conversation can be deleted."""
     model.plan(PAY, {"text": "Paid."})
     response = client.responses.create(model="Helper", input="pay")
     (request,) = response.output
@@ -186,9 +183,6 @@ def test_an_approval_is_requested_and_the_call_runs_in_the_next_response(client:
     assert (call.type, call.output, call.approval_request_id) == ("mcp_call", "paid 3", request.id)
     assert (message.type, final.output_text) == ("message", "Paid.")
     assert response.conversation is not None
-    items = client.conversations.items.list(response.conversation.id, order="asc").data
-    types = ["message", "mcp_approval_request", "mcp_approval_response", "mcp_call", "message"]
-    assert [item.type for item in items] == types
     assert client.conversations.delete(response.conversation.id).deleted
     with pytest.raises(openai.NotFoundError):
         client.responses.retrieve(final.id)

@@ -143,7 +143,9 @@ class _Edge:
 
         A message that is repeated with its key has begun a turn in the session, or has made its fork.
         """
-        if (await self.turn_ids(name, limit=1))[-1:] == [name.turn_id]:
+        session = await self.app.session(*name[:2], limit=1)
+        turn_ids = [*(turn["turn_id"] for turn in session["turns"]), session["running_turn_id"]]
+        if [turn_id for turn_id in (*turn_ids, *session["queued_turn_ids"]) if turn_id][-1:] == [name.turn_id]:
             return name.session_id
         key = key or uuid4().hex
         ids = partial(id_of_key, context=self.client.context, secret=await self.client.claims.id_secret())
@@ -152,12 +154,6 @@ class _Edge:
         fork_id = ids("fork", name.turn_id, key)
         await none_if(HTTPStatus.CONFLICT, self.app.fork(*name[:2], fork_id, at_turn=name.turn_id))
         return fork_id
-
-    async def turn_ids(self, name: ItemName, **query: int) -> list[str]:
-        """List the turns of a session, the newest last."""
-        session = await self.app.session(*name[:2], **query)
-        turn_ids = [*(turn["turn_id"] for turn in session["turns"]), session["running_turn_id"]]
-        return [turn_id for turn_id in (*turn_ids, *session["queued_turn_ids"]) if turn_id]
 
 
 async def create_response(edge: _Edge) -> Response:
@@ -193,25 +189,6 @@ async def delete(edge: _Edge) -> Response:
     """``DELETE /openai/v1/conversations/{id}``: erase a conversation with its responses."""
     await edge.app.delete(*edge.name[:2])
     return _json({"id": edge.call.path_part("id"), "object": "conversation.deleted", "deleted": True})
-
-
-async def list_items(edge: _Edge) -> Response:
-    """``GET …/{id}/items``: what the request for a response had; or all items of a conversation.
-
-    The newest comes first unless the request has another order.
-    """
-    name = edge.name
-    items: list[Mapping[str, Any]] = []
-    if name.turn_id:
-        items += (await edge.read(name)).input
-    for turn_id in () if name.turn_id else await edge.turn_ids(name):
-        name = ItemName(*name[:2], turn_id)
-        while (response := await edge.read(name)).is_started:
-            items += [*response.input, *response.output]
-            name = name._replace(number=name.number + 1)
-    if edge.call.query.get("order") != "asc":
-        items.reverse()
-    return _json({"object": "list", "data": items, "has_more": False})
 
 
 async def list_models(edge: _Edge) -> Response:
@@ -257,9 +234,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     _route("create-response", "POST", "responses", "turn.run", create_response),
     _route("read-response", "GET", _RESPONSE, "turn.follow", read_response),
     _route("cancel-response", "POST", f"{_RESPONSE}/cancel", "turn.cancel", cancel_response),
-    _route("input-items", "GET", f"{_RESPONSE}/input_items", "turn.read", list_items),
     _route("delete-conversation", "DELETE", "conversations/{id}", "session.delete", delete),
-    _route("items", "GET", "conversations/{id}/items", "session.read", list_items),
     _route("models", "GET", "models", "agents.list", list_models),
     _route("file", "GET", "files/{id}/content", "files.read", read_file),
     _route("container-file", "GET", "containers/{container}/files/{id}/content", "files.read", read_file),
