@@ -259,7 +259,6 @@ def test_a_request_has_parts_and_context(host: AgentHost, model: PracticeModel):
     content = [{"type": "text", "text": "What is it?"}, image]
     context = [{"description": "page", "value": "home"}]
     run = run_input("", messages=[{"id": "u1", "role": "user", "content": content}], context=context)
-    run["threadId"] = "no session / takes this"
     assert json.loads([*stream(host, run)][-1][1])["type"] == "RUN_FINISHED"
     request = json.dumps(model.requests()[0])
     assert "page" in request

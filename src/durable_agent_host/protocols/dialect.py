@@ -11,10 +11,12 @@ from collections.abc import AsyncGenerator, Awaitable, Mapping
 from contextlib import aclosing
 from dataclasses import replace
 from http import HTTPStatus
+from typing import Any
 
 from azurefunctions.extensions.http.fastapi import Response
 
 from durable_agent_host.agent_client import AgentClient
+from durable_agent_host.codec.log_entry import encode_compact
 from durable_agent_host.durable.turn_client import TurnClient
 from durable_agent_host.errors import AgentClientError
 from durable_agent_host.http.event_stream import HEARTBEAT_SECONDS, EventStream
@@ -70,6 +72,11 @@ async def none_if[T](status: HTTPStatus, answer: Awaitable[T]) -> T | None:
         if error.status != status:
             raise
         return None
+
+
+def text_of(arguments: Any) -> str:
+    """Return the arguments of a call as JSON."""
+    return arguments if isinstance(arguments, str) else encode_compact(arguments or {})
 
 
 def change_body(response: Response, body: str, media_type: str) -> Response:

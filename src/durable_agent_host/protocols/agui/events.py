@@ -5,13 +5,13 @@ after that. The messages are folded as clients fold them, because a snapshot of 
 message names its turn, so that the history that a client sends is recognised: see `turn_of_message`.
 """
 
-import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from durable_agent_host.agent_client import TurnEvent
 from durable_agent_host.model.pending_call import DECISIONS
+from durable_agent_host.protocols.dialect import text_of
 from durable_agent_host.turn import turn_events as names
 
 Wire = dict[str, Any]
@@ -166,9 +166,7 @@ class RunEvents:
         yield {"type": "TOOL_CALL_END", "toolCallId": call_id}
 
     def _set_arguments(self, data: Mapping[str, Any]) -> str:
-        arguments = data["arguments"] or ""
-        text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
-        self._calls[data["call_id"]]["function"]["arguments"] = text
+        text = self._calls[data["call_id"]]["function"]["arguments"] = text_of(data["arguments"])
         return text
 
     def _complete_call(self, offset: int, data: Mapping[str, Any]) -> Iterator[Wire]:

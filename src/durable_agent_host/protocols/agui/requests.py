@@ -14,7 +14,7 @@ from durable_agent_host.codec.strict_json import object_at
 from durable_agent_host.codec.tool_result_text import value_text
 from durable_agent_host.errors import RequestError
 from durable_agent_host.http.parse import parse_object
-from durable_agent_host.model.ids import check_idempotency_key, check_session_id, derived_id
+from durable_agent_host.model.ids import check_idempotency_key
 from durable_agent_host.model.pending_call import DECISIONS
 from durable_agent_host.protocols.agui.events import RunEvents, Wire, message_id, turn_of_message
 from durable_agent_host.turn.turn_wire import validate
@@ -54,14 +54,6 @@ class RunInput(BaseModel, extra="forbid", alias_generator=to_camel, defer_build=
     def run_events(self, turn_id: str) -> RunEvents:
         """Return what makes the events of the run, of a turn."""
         return RunEvents(self.thread_id, self.run_id, turn_id, self.protocol_version)
-
-    @property
-    def session_id(self) -> str:
-        """The session of the thread: the same id, or one derived from an id that sessions do not take."""
-        try:
-            return check_session_id(self.thread_id)
-        except RequestError:
-            return derived_id("ag-ui", self.thread_id)
 
     @property
     def new_messages(self) -> list[Wire]:
@@ -179,12 +171,12 @@ def _messages_of(role: str, contents: Sequence[Mapping[str, Any]]) -> Iterator[W
         if content["$type"] == "functionResult":
             yield {"role": "tool", "toolCallId": content["callId"], "content": value_text(content["result"])}
     texts = [content["text"] for content in contents if content["$type"] == "text"]
+    text = "".join(text for text in texts if not text.startswith(_CONTEXT))
     if role == "user":
         files = [
             {"type": "document", "source": {"type": "url", "value": item["uri"]}} for item in contents if "uri" in item
         ]
-        parts = [part for text in texts if not text.startswith(_CONTEXT) for part in _parts(text)]
-        yield {"role": role, "content": [*parts, *files] if files else "".join(part["text"] for part in parts)}
+        yield {"role": role, "content": [*_parts(text or None), *files] if files else text}
     calls = [
         {
             "id": content["callId"],
@@ -194,5 +186,5 @@ def _messages_of(role: str, contents: Sequence[Mapping[str, Any]]) -> Iterator[W
         for content in contents
         if content["$type"] == "functionCall"
     ]
-    if role == "assistant" and (texts or calls):
-        yield {"role": role, "content": "".join(texts), "toolCalls": calls}
+    if role == "assistant" and (text or calls):
+        yield {"role": role, "content": text, "toolCalls": calls}

@@ -37,12 +37,12 @@ async def run(host: HandlerContext, call: RouteRequest, client: TurnClient) -> R
     agent = host.agent(call.path_part("agent"))
     request = read_input(call.body)
     agents = agent_client(host, call, client, "agui")
-    session = await _find(agents.session(agent, request.session_id, limit=1)) or _NEW
+    session = await _find(agents.session(agent, request.thread_id, limit=1)) or _NEW
     if request.replies:
         return await _resume(agents, agent, request, request.turn_id or session["running_turn_id"], call)
     if not request.parts:
         return await connect(host, call, client)
-    session_id = request.session_id
+    session_id = request.thread_id
     key = request.run_id
     turn_id = id_of_key("turn", agent, session_id, key, context=client.context, secret=await client.claims.id_secret())
     if not _has_end(request, session) and await _find(agents.turn(agent, session_id, turn_id)) is None:
@@ -61,7 +61,7 @@ async def connect(host: HandlerContext, call: RouteRequest, client: TurnClient) 
     """``POST /agui/{agent}/connect``: stream what a thread has, and then the events of a turn that runs or waits."""
     agent = host.agent(call.path_part("agent"))
     request = read_input(call.body)
-    session_id = request.session_id
+    session_id = request.thread_id
     agents = agent_client(host, call, client, "agui")
     session = await _find(agents.session(agent, session_id)) or _NEW
     messages = session_messages(session)
@@ -89,7 +89,7 @@ async def _resume(
     agents: AgentClient, agent: str, request: RunInput, turn_id: str | None, call: RouteRequest
 ) -> Response:
     """Answer the calls for which a turn waits, and stream what follows."""
-    session_id = request.session_id
+    session_id = request.thread_id
     if turn_id is None:
         raise TurnRejectedError("nothing in the thread waits: send a message of the user")
     run_events = request.run_events(turn_id)

@@ -12,10 +12,10 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 from durable_agent_host.agent_client import TurnEvent
-from durable_agent_host.codec.log_entry import encode_compact
 from durable_agent_host.codec.strict_json import object_at
 from durable_agent_host.model.pending_call import DECISIONS
 from durable_agent_host.model.turn import Turn
+from durable_agent_host.protocols.dialect import text_of
 from durable_agent_host.protocols.openai.ids import ItemName, encode_id
 
 Wire = Mapping[str, Any]
@@ -124,7 +124,7 @@ class ResponseEvents:
         turn: the turn.
         number: which of the turn's responses, from 0.
         is_function: whether the agent has a function of this name.
-        files_url: below which the files are.
+        url: below which the routes are.
 
     Attributes:
         turn: as above.
@@ -133,7 +133,7 @@ class ResponseEvents:
         problem: why the turn has failed, if it has.
     """
 
-    def __init__(self, turn: Turn, number: int, is_function: Callable[[str], bool], files_url: str) -> None:
+    def __init__(self, turn: Turn, number: int, is_function: Callable[[str], bool], url: str) -> None:
         self.turn = turn
         self.is_started = self.is_complete = False
         self.problem: Any = None
@@ -141,7 +141,7 @@ class ResponseEvents:
         self.name = ItemName(request.agent, request.session_id, request.turn_id, number)
         self._conversation_id = encode_id("conv", *self.name[:2])
         self._is_function = is_function
-        self._files_url = files_url
+        self._files_url = f"{url}/containers/{self._conversation_id}/files"
         self._round = self._sequence_number = self._offset = 0
         self._events: list[Wire] = []
         self._items: list[_Item] = []
@@ -344,13 +344,12 @@ class ResponseEvents:
                     "approval_request_id": self._pending.get(data.get("approval_request_id", ""), {}).get("client_id"),
                     "server_label": self.name.agent,
                     "name": data["name"],
-                    "arguments": _text_of(data["arguments"]),
                     "output": None if has_failed else result,
                     "error": error if has_failed else None,
                 }
 
     def _add_arguments(self, item: _Item, arguments: Any, **fields: Any) -> None:
-        text = _text_of(arguments)
+        text = text_of(arguments)
         item.fields = {**item.fields, "arguments": text}
         event = f"{item.fields['type']}_arguments"
         self._emit_for(item, f"{event}.delta", delta=text)
@@ -392,7 +391,7 @@ class ResponseEvents:
         if data["kind"] == "callback":
             self._begin_call(data)
         elif is_decision:
-            fields = {"server_label": self.name.agent, "name": data["name"], "arguments": _text_of(data["arguments"])}
+            fields = {"server_label": self.name.agent, "name": data["name"], "arguments": text_of(data["arguments"])}
             self._add(call_id, "mcp_approval_request", id=client_id, **fields)
             self._end(call_id)
         else:
@@ -455,10 +454,6 @@ class ResponseEvents:
 def calls_for_client(calls: Sequence[Wire]) -> list[Wire]:
     """Return the pending calls for which a response ends."""
     return [call for call in calls if call["kind"] != "callback"]
-
-
-def _text_of(arguments: Any) -> str:
-    return arguments if isinstance(arguments, str) else encode_compact(arguments or {})
 
 
 def _usage(usage: Wire | None) -> dict[str, Any] | None:

@@ -56,8 +56,8 @@ class _Edge:
         if turn is None:
             raise NotFoundError("there is no such response, or its conversation was deleted")
         agent = self.host.agents[agent_name].hosted
-        files_url = f"{self.call.base_url_before('openai')}/openai/v1/files"
-        return ResponseEvents(turn, name.number, lambda tool: agent.find_parameters(tool) is not None, files_url)
+        url = f"{self.call.base_url_before('openai')}/openai/v1"
+        return ResponseEvents(turn, name.number, lambda tool: agent.find_parameters(tool) is not None, url)
 
     async def read(self, name: ItemName) -> ResponseEvents:
         """Read a response as far as it has come."""
@@ -144,8 +144,9 @@ class _Edge:
         A message that is repeated with its key has begun a turn in the session, or has made its fork.
         """
         session = await self.app.session(*name[:2], limit=1)
-        turn_ids = [*(turn["turn_id"] for turn in session["turns"]), session["running_turn_id"]]
-        if [turn_id for turn_id in (*turn_ids, *session["queued_turn_ids"]) if turn_id][-1:] == [name.turn_id]:
+        turn_ids = [turn["turn_id"] for turn in session["turns"]]
+        turn_ids += filter(None, (session["running_turn_id"], *session["queued_turn_ids"]))
+        if turn_ids[-1:] == [name.turn_id]:
             return name.session_id
         key = key or uuid4().hex
         ids = partial(id_of_key, context=self.client.context, secret=await self.client.claims.id_secret())
