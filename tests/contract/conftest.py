@@ -67,7 +67,7 @@ class Redis(Backend[TurnLog]):
         """Make an object of the store's class."""
         from durable_agent_host.turn_log.redis_log import RedisTurnLog
 
-        return RedisTurnLog(f"redis://127.0.0.1:{port or self.port}/0", **options)
+        return RedisTurnLog(f"redis://127.0.0.1:{port or self.port}/0", **{"retention_seconds": 3600} | options)
 
     async def holds(self, text: bytes) -> bool:
         """Tell whether a text stands in any key of the server, or in a key's name."""

@@ -25,7 +25,7 @@ async def test_uploads_are_found_by_their_bytes(blobs):
         assert (upload.file_id, upload.size) == (hashlib.sha256(file.data).hexdigest(), len(file.data))
         assert await other_uploads.find(upload.file_id) == upload
     assert {file.name for file in await other_uploads.all()} == {"a.pdf", None}
-    files, names = upload_namespaces("a", "s")
+    files, names = upload_namespaces("a", "s", None)
     store = blobs.store()
     for file in (LARGE, SMALL):
         (data,) = (await store.get(files, [hashlib.sha256(file.data).hexdigest()])).values()

@@ -199,7 +199,7 @@ async def _turn(
         )
         outcome = await runner.run(session, REQUEST)
         page = await log.read(turn_log_id("Agent", "session", "turn"))
-        steps = StepReader(Turn(REQUEST, outcome))
+        steps = StepReader(Turn(REQUEST, outcome), {})
         steps.read(page.records)
     return Played(
         outcome, response_view(REQUEST, outcome, "http://host/api"), list(_client_events(page.records)), steps.steps()

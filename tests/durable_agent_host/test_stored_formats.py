@@ -94,7 +94,7 @@ async def test_a_log_in_redis(tmp_path: Path):
     log_id = document["log_id"]
     with redis(tmp_path) as port:
         url = f"redis://127.0.0.1:{port}/0"
-        log = RedisTurnLog(url)
+        log = RedisTurnLog(url, retention_seconds=3600)
         async with Redis.from_url(url, decode_responses=True) as client:
             attempt = await log.open(log_id)
             lines = [fields["e"] for (entries,) in [document["streams"].values()] for _, fields in entries]

@@ -58,7 +58,7 @@ class RunCalls:
     begin_model_call: Callable[[ChatContext, Send], Awaitable[ModelStream]]
     next_tool_call: Callable[[str], tuple[CallPath, RecordedTool]]
     make_tool_call: Callable[[ToolInvocation], Awaitable[ToolCallEnd]]
-    removed_tools: Callable[[Iterable[Any]], Iterable[Any]] = lambda _: ()
+    removed_tools: Callable[[Iterable[Any]], Iterable[Any]]
     answer_requests: Callable[[ChatResponse[Any]], Awaitable[Sequence[Message]]] | None = None
 
 
@@ -282,7 +282,7 @@ def client_for_run(
     calls: RunCalls,
     continuation_messages: Callable[[ChatResponse[Any]], Sequence[Message] | None],
     host_tools: HostTools,
-    agent_middleware: Sequence[Any] = (),
+    agent_middleware: Sequence[Any],
 ) -> Any:
     """Copy a chat client so that the calls of one run of an agent pass through their chains.
 

@@ -107,7 +107,7 @@ class ModelCallCompleted:
     usage: Mapping[str, Any] | None
     finish_reason: str | None
     replayed: bool
-    messages: Sequence[Message] = ()
+    messages: Sequence[Message]
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,7 @@ class ToolInvocation:
     has_changed_arguments: bool
     metadata: MutableMapping[str, Any]
     run: Callable[[Mapping[str, Any] | None], Awaitable[Any]]
-    deferral: Mapping[str, Any] | None = None
+    deferral: Mapping[str, Any] | None
 
     @property
     def name(self) -> str:

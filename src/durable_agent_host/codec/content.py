@@ -104,7 +104,7 @@ class ContentCodec(NamedTuple):
     decode: Callable[[Mapping[str, Any], dict[str, Any]], tuple[dict[str, Any], bool]]
 
 
-def plain_json(value: Any, *, path: str = "content") -> Any:
+def plain_json(value: Any, *, path: str) -> Any:
     """Reduce a value to JSON, with contents in stored form.
 
     Returns:

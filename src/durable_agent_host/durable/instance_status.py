@@ -201,7 +201,7 @@ async def ended_instance_pages(
 
 
 async def waiting_instances(
-    client: DurableOrchestrationClient, names: Collection[str], token: str = ""
+    client: DurableOrchestrationClient, names: Collection[str], token: str
 ) -> tuple[list[tuple[str, str]], str]:
     """List running orchestrations with certain names that show what they wait for, a page at a time.
 

@@ -193,7 +193,7 @@ async def manage_queued_turn(
     client: DurableOrchestrationClient,
     stopper: TurnStopper,
     storage: TurnDataStorage,
-    reports: Sequence[Report] = (),
+    reports: Sequence[Report],
 ) -> QueueResult:
     """Wake, check, cancel or steer another turn of the session, or do what the end of this one needs.
 

@@ -60,7 +60,7 @@ class KeyCheck:
         cipher: of the app; None without keys.
     """
 
-    def __init__(self, open_store: Callable[[], BlobStore], cipher: "Cipher | None" = None) -> None:
+    def __init__(self, open_store: Callable[[], BlobStore], cipher: "Cipher | None") -> None:
         self._open_store = open_store
         self._cipher = cipher
         self._has_succeeded = False

@@ -119,9 +119,9 @@ async def follow_turn(
     first_offset: int,
     *,
     base_url: str,
-    has_ended: bool = False,
-    hidden_events: Container[str] = (),
-    running: Turn | None = None,
+    has_ended: bool,
+    hidden_events: Container[str],
+    running: Turn | None,
 ) -> AsyncGenerator[bytes]:
     """Stream a turn's past and future events, and how it ends.
 

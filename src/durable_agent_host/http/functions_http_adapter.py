@@ -67,7 +67,7 @@ def adapt_http_function(
     function: UserFunction,
     parameter: str,
     *,
-    route: WorkflowRoute | None = None,
+    route: WorkflowRoute | None,
     client_for: Callable[[Mapping[str, Any]], ClientFor],
 ) -> UserFunction:
     """Let a FastAPI request call a function that takes `azure.functions.HttpRequest`.

@@ -83,7 +83,7 @@ def problem_of_error(
 
 
 def problem_of_outcome(
-    failure: Mapping[str, Any], *, headers: Mapping[str, str] | None = None, **members: Unpack[ProblemTurnWire]
+    failure: Mapping[str, Any], *, headers: Mapping[str, str] | None, **members: Unpack[ProblemTurnWire]
 ) -> Response:
     """Explain why a turn has no answer.
 

@@ -9,7 +9,6 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from dataclasses import dataclass, replace
 from functools import cached_property
 from http import HTTPStatus
-from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple, cast
 from urllib.parse import urlsplit
 
@@ -91,7 +90,7 @@ class HandlerContext:
     allows_client_tools: bool
     list_hosted_agents: Callable[[], list[HostedAgentWire]]
     workflows: Collection[str]
-    feature_views: Mapping[str, ShowEntry] = MappingProxyType({})
+    feature_views: Mapping[str, ShowEntry]
 
     @cached_property
     def imports(self) -> asyncio.Semaphore:

@@ -21,7 +21,7 @@ class ServiceFile:
     """
 
     file_id: str
-    name: str | None = None
+    name: str | None
     media_type: str | None = None
     location: Mapping[str, str] = field(default_factory=dict[str, str])
 

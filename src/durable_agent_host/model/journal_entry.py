@@ -64,7 +64,7 @@ class ToolCallStartedEntry:
     path: CallPath
     name: str
     arguments: Mapping[str, Any]
-    is_agent: bool = False
+    is_agent: bool
 
 
 ToolOutcome = Literal[

@@ -35,7 +35,7 @@ def filtered_categories(results: Any) -> str:
     return ", ".join(names)
 
 
-def refusal_properties(*, message: Any = None, category: Any = None) -> dict[str, Any]:
+def refusal_properties(*, message: Any = None, category: Any) -> dict[str, Any]:
     """Return the properties of an update or response with what a service says of a refusal; none when it says nothing.
 
     See `durable_agent_host.model.ending.REFUSAL_DETAILS`.

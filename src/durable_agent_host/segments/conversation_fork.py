@@ -63,9 +63,9 @@ async def make_fork(
     new_id: str,
     *,
     namespace: str,
-    at_turn: str | None = None,
-    is_before: bool = False,
-    lasting_state: Collection[str] = (),
+    at_turn: str | None,
+    is_before: bool,
+    lasting_state: Collection[str],
 ) -> Fork:
     """Make a fork of a session; stores nothing.
 

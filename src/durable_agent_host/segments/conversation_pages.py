@@ -46,11 +46,11 @@ class Page:
     """
 
     entries: Sequence[Mapping[str, Any]]
-    receipts: Sequence[Receipt] = ()
-    next_entry: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    previous: int | None = None
-    left_out: Sequence[OversizedText] = ()
-    problems: Sequence[RepairChange] = ()
+    receipts: Sequence[Receipt]
+    next_entry: Mapping[str, Any]
+    previous: int | None
+    left_out: Sequence[OversizedText]
+    problems: Sequence[RepairChange]
 
 
 async def read_page(record: ConversationReader, *, before: int | None, limit: int) -> Page:

@@ -85,8 +85,8 @@ class TurnDataStorage:
         request: TurnRequest,
         outcome: TurnOutcome,
         *,
-        response: Mapping[str, Any] | None = None,
-        withdrawal: Withdrawal | None = None,
+        response: Mapping[str, Any] | None,
+        withdrawal: Withdrawal | None,
     ) -> TurnOutcome:
         """Store the data of a turn's end that the commit does not carry.
 
@@ -308,8 +308,8 @@ class NullTurnDataStorage(TurnDataStorage):
         request: TurnRequest,
         outcome: TurnOutcome,
         *,
-        response: Mapping[str, Any] | None = None,
-        withdrawal: Withdrawal | None = None,
+        response: Mapping[str, Any] | None,
+        withdrawal: Withdrawal | None,
     ) -> TurnOutcome:
         """Return the outcome as it is."""
         del session, request, response, withdrawal

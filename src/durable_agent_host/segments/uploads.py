@@ -21,7 +21,7 @@ MAX_UPLOADS: Final = 1000
 """Maximum unused uploads of one session."""
 
 
-def upload_namespaces(agent: str, session_id: str, owner: Owner | None = None) -> tuple[str, str]:
+def upload_namespaces(agent: str, session_id: str, owner: Owner | None) -> tuple[str, str]:
     """Return the namespaces of a session's uploads: of the bytes, and of their descriptions."""
     names = agent.casefold(), session_id
     if owner is not None:

@@ -92,8 +92,8 @@ def decide_admission(
     *,
     max_queued_turns: int,
     window: ReceiptWindow,
-    request_hash: str = "",
-    resumes: bool = False,
+    request_hash: str,
+    resumes: bool,
 ) -> tuple[Session, Admission]:
     """Decide whether a turn may run now.
 
@@ -288,7 +288,7 @@ def _end_joined_turns(session: Session, outcome: TurnOutcome, receipt: Receipt, 
     return session
 
 
-def terminated_outcome(turn_id: str, usage: BudgetUsage | None = None) -> TurnOutcome:
+def terminated_outcome(turn_id: str, usage: BudgetUsage | None) -> TurnOutcome:
     """Build the outcome of a turn whose orchestration is gone."""
     error = {"type": "TurnError", "message": "the turn was ended from outside before it had an answer"}
     return TurnOutcome(turn_id, "failed", error=error, budget_usage=usage)
@@ -299,8 +299,8 @@ def leave_session(
     turn_id: str,
     *,
     window: ReceiptWindow,
-    is_cancelled: bool = False,
-    usage: BudgetUsage | None = None,
+    is_cancelled: bool,
+    usage: BudgetUsage | None,
 ) -> tuple[Session, str | None]:
     """Remove a queued or running turn whose orchestration is gone, or which was cancelled.
 

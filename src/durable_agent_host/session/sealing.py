@@ -83,7 +83,7 @@ def has_mark(marks: str, turn_id: str) -> bool:
 
 
 def seal_outcome(
-    session: Session, outcome: TurnOutcome, *, new_namespace: str, seen: int, withdrawal: Withdrawal | None = None
+    session: Session, outcome: TurnOutcome, *, new_namespace: str, seen: int, withdrawal: Withdrawal | None
 ) -> SealedOutcome:
     """Prepare a turn's end for the commit: detach large parts, and seal what exceeds the head's limit.
 

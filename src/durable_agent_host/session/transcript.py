@@ -107,7 +107,7 @@ def _without_marks(contents: list[Content]) -> list[Content]:
     return [content for content in contents if OPAQUE not in content.additional_properties]
 
 
-def unsent_turns(entries: Iterable[Mapping[str, Any]], *, omits_refusals: bool = False) -> set[Any]:
+def unsent_turns(entries: Iterable[Mapping[str, Any]], *, omits_refusals: bool) -> set[Any]:
     """Return the turns that the model does not receive again, question and answer.
 
     Upstream stored some as failed (a response of nothing but errors): the model never answered them.

@@ -123,9 +123,9 @@ class WaitForReplies:
     """Wait for answers, a cancel, or the time when the first pending call expires; sends back a `WaitResult`."""
 
     until: str
-    report_number: int = 0
+    report_number: int
     """The number of the wait, if features get a report of it; 0 if they do not, or have got it."""
-    early_call_ids: Sequence[str] = ()
+    early_call_ids: Sequence[str]
     """The calls whose answers may have come before they waited; once these are read, the wait ends with them."""
 
 
@@ -224,7 +224,7 @@ _NOT_FOR_CALLERS: Final = frozenset(
 )
 
 
-def plan_turn(request: TurnRequest, times: PlanTimes = PlanTimes()) -> Generator[Step, Any, dict[str, Any]]:
+def plan_turn(request: TurnRequest, times: PlanTimes) -> Generator[Step, Any, dict[str, Any]]:
     """Yield the steps of a turn in order.
 
     Returns:

@@ -8,7 +8,6 @@ process that died has written no reason.
 
 import json
 from collections.abc import Iterable, Mapping
-from types import MappingProxyType
 from typing import Any, Final, cast
 
 from agent_framework import ChatResponse
@@ -85,7 +84,7 @@ class StepReader:
         feature_views: shows the entries of each feature.
     """
 
-    def __init__(self, turn: Turn, feature_views: Mapping[str, ShowEntry] = MappingProxyType({})) -> None:
+    def __init__(self, turn: Turn, feature_views: Mapping[str, ShowEntry]) -> None:
         self._turn = turn
         self._feature_views = feature_views
         queue: WaitStepWire = {

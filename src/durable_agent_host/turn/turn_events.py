@@ -404,7 +404,7 @@ def tool_progress(call_id: str, text: str, fraction: float | None) -> LiveEvent:
     return LiveEvent(TOOL_PROGRESS, ToolProgressWire(call_id=call_id, text=short_text(text), fraction=fraction))
 
 
-def tool_completed(call_id: str, outcome: ToolOutcome, result: str = "", **details: Any) -> LiveEvent:
+def tool_completed(call_id: str, outcome: ToolOutcome, result: str, **details: Any) -> LiveEvent:
     """Make the event of a tool call that has ended.
 
     Args:

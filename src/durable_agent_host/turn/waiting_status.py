@@ -30,7 +30,7 @@ _GENERATED_ID: Final = re.compile(
 )
 
 
-def pending_call_id(path: CallPath, number: int = 0, changes: int = 0, *, is_repeated: bool) -> str:
+def pending_call_id(path: CallPath, number: int, changes: int, *, is_repeated: bool) -> str:
     """Return the id of a pending call; two of a turn have different ids.
 
     Returns:

@@ -197,7 +197,6 @@ return first
 _CONNECTIONS: Final = 32
 """Maximum connections to Redis."""
 _ENTRIES_AT_ONCE: Final = 64
-_RETENTION_SECONDS: Final = 7 * 24 * 3600
 
 
 class RedisTurnLog:
@@ -214,7 +213,7 @@ class RedisTurnLog:
 
     interval_seconds = INTERVAL_SECONDS
 
-    def __init__(self, url: str, *, retry_seconds: float = 30.0, retention_seconds: int = _RETENTION_SECONDS) -> None:
+    def __init__(self, url: str, *, retry_seconds: float = 30.0, retention_seconds: int) -> None:
         self.durable_writes = 0
         self._url = url
         self._retry_seconds = retry_seconds

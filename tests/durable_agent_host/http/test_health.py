@@ -30,7 +30,7 @@ async def test_an_unavailable_store_is_reported(caplog, tmp_path):
     binding = {"taskHubName": "hub", "creationUrls": {}, "managementUrls": urls, "rpcBaseUrl": NOWHERE}
     blobs = SqliteBlobStore(tmp_path / "segments.sqlite")
     client = DurableOrchestrationClient(json.dumps(binding | {"baseUrl": NOWHERE, "requiredQueryStringParameters": ""}))
-    hub = TaskHub(KeyCheck(lambda: blobs), AppSecret(lambda: blobs))
+    hub = TaskHub(KeyCheck(lambda: blobs, None), AppSecret(lambda: blobs))
     services = TurnServices(
         Notifier(),
         TurnStopper(NullTurnLog, {}),
@@ -52,6 +52,7 @@ async def test_an_unavailable_store_is_reported(caplog, tmp_path):
         allows_client_tools=True,
         list_hosted_agents=lambda: agents,
         workflows=(),
+        feature_views={},
     )
     for _ in range(3):
         answer = await health(host, RouteRequest(Request({"type": "http"})), turns)

@@ -28,7 +28,7 @@ def test_what_is_unexpected_shows_no_internals(error):
 
 def test_what_the_service_asks_for_is_passed_on():
     """The model service's wait is the client's Retry-After."""
-    answer = problem_of_outcome({"type": "ProviderError", "message": "slow", "retry_after_seconds": 7.0})
+    answer = problem_of_outcome({"type": "ProviderError", "message": "slow", "retry_after_seconds": 7.0}, headers=None)
     assert answer.headers["Retry-After"] == "7"
 
 

@@ -77,6 +77,8 @@ def head_bytes(session: Session) -> int:
 
 
 def create_fork(store: SqliteBlobStore, session: Session, new_id: str, **options) -> Session:
+    options = {"at_turn": None, "is_before": False, "lasting_state": ()} | options
+
     async def fork() -> Session:
         new_fork = await make_fork(lambda: store, record_of(store, session), new_id, namespace="f" * 32, **options)
         await new_fork.store(store, f"@a@{new_id}")

@@ -46,7 +46,7 @@ async def grow(store: SqliteBlobStore, session: Session, *turns: str, namespace:
         entries = tuple(entry(turn, kind, text) for kind, text in zip(("request", "response"), texts, strict=True))
         state = {"session_id": "s", "state": {"kept": turn * 4_000}}
         outcome = TurnOutcome(turn, "completed", entries=entries, agent_session=state)
-        sealed_outcome = seal_outcome(session, outcome, new_namespace=namespace, seen=50)
+        sealed_outcome = seal_outcome(session, outcome, new_namespace=namespace, seen=50, withdrawal=None)
         await store.put(sealed_outcome.namespace, {OWNER: SESSION.encode(), **sealed_outcome.blobs})
         session = commit_outcome(replace(session, running=turn), sealed_outcome.outcome, window=WINDOW)[0]
     return session
@@ -74,6 +74,7 @@ async def read(store: SqliteBlobStore, session: Session) -> list[Any]:
 
 
 TURNS = [f"turn-{number}" for number in range(40)]
+IN_FULL = {"is_before": False, "lasting_state": ()}
 
 
 async def test_a_sweep_deletes_what_no_head_refers_to(store: SqliteBlobStore):
@@ -146,7 +147,7 @@ async def test_a_fork_copies_what_it_has(store: SqliteBlobStore, turn: int):
     session = await grow(store, Session(), *TURNS)
     entries = (await read(store, session))[1 : 1 + 2 * (turn + 1)]
     record = ConversationReader(lambda: store, session, cache=BlobCache(0))
-    fork = await make_fork(lambda: store, record, "new", namespace="c" * 32, at_turn=TURNS[turn])
+    fork = await make_fork(lambda: store, record, "new", namespace="c" * 32, at_turn=TURNS[turn], **IN_FULL)
     await fork.store(store, SESSION)
     await fork.store(store, SESSION)
     await collector(store, session).erase(NAMESPACE)
@@ -154,7 +155,7 @@ async def test_a_fork_copies_what_it_has(store: SqliteBlobStore, turn: int):
     namespace = fork.session.sealed.namespace
     assert (await collector(store, fork.session).sweep(namespace)).blobs == 0
     with pytest.raises(CorruptStateError):
-        await make_fork(lambda: store, record, "later", namespace="e" * 32, at_turn=TURNS[turn])
+        await make_fork(lambda: store, record, "later", namespace="e" * 32, at_turn=TURNS[turn], **IN_FULL)
     late_fork = replace(fork, session=replace(fork.session, sealed=replace(fork.session.sealed, namespace="d" * 32)))
     with pytest.raises(CorruptStateError):
         await late_fork.store(store, SESSION)

@@ -32,7 +32,10 @@ def completed_outcome(turn_id):
 
 
 def admit(session, turn_id, policy="queue", limit=50):
-    return decide_admission(session, turn_id, policy, max_queued_turns=limit, window=ReceiptWindow(50))
+    window = ReceiptWindow(50)
+    return decide_admission(
+        session, turn_id, policy, max_queued_turns=limit, window=window, request_hash="", resumes=False
+    )
 
 
 class SessionOfTurns(RuleBasedStateMachine):
@@ -104,7 +107,7 @@ class SessionOfTurns(RuleBasedStateMachine):
         """A turn whose orchestration is gone, or that was cancelled, leaves the queue."""
         turn_id = data.draw(st.sampled_from(self.session.queue))
         self.session, following = leave_session(
-            self.session, turn_id, window=ReceiptWindow(50), is_cancelled=is_cancelled
+            self.session, turn_id, window=ReceiptWindow(50), is_cancelled=is_cancelled, usage=None
         )
         assert following == (self.session.queue[0] if self.session.queue and self.session.running is None else None)
         (self.cancelled_ids if is_cancelled else self.left).append(turn_id)

@@ -48,7 +48,7 @@ class Conversation:
 
     def turn(self, turn_id: str, outcome: TurnOutcome) -> None:
         """End a turn as the activity and the entity do."""
-        sealed_outcome = seal_outcome(self.session, outcome, new_namespace=NAMESPACE, seen=200)
+        sealed_outcome = seal_outcome(self.session, outcome, new_namespace=NAMESPACE, seen=200, withdrawal=None)
         if sealed_outcome.blobs:
             asyncio.run(self.store.put(sealed_outcome.namespace, sealed_outcome.blobs))
             self.written_bytes += sum(map(len, sealed_outcome.blobs.values()))

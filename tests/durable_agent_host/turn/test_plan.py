@@ -8,6 +8,7 @@ from durable_agent_host.turn.plan import (
     CheckTurn,
     CreateTimer,
     FinalizeTurn,
+    PlanTimes,
     RaiseAdmissionEvent,
     RunAgent,
     WaitForAdmission,
@@ -30,7 +31,7 @@ class Drive:
     """Carries a plan out: `expect(step, result)` checks the step at hand and sends a result, or throws it."""
 
     def __init__(self, request=REQUEST):
-        self.plan = plan_turn(request)
+        self.plan = plan_turn(request, PlanTimes())
         self.step = next(self.plan)
         self.end = None
 

@@ -32,7 +32,7 @@ class StopNestedRun:
     progress: StreamProgress
     wait_for_others: Callable[[], Awaitable[None]]
     record_failure: Callable[[Exception], None]
-    retry_policy: RetryPolicy | None = None
+    retry_policy: RetryPolicy | None
 
     async def __call__(self, call: ModelCall, call_next: NextModelCall) -> ModelStream:
         """Make a call.

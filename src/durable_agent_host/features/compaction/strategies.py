@@ -163,7 +163,7 @@ class Compaction:
     strategies: tuple[CompactionStrategy, ...]
     tokenizer: TokenizerProtocol | None
     compaction_id: str
-    is_compaction_item: Callable[[Message], bool] | None = None
+    is_compaction_item: Callable[[Message], bool] | None
 
     @property
     def is_regular(self) -> bool:

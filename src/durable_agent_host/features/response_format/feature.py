@@ -44,7 +44,7 @@ class ResponseFormats(AgentFeature):
         retries: how often the model is asked again for an answer that does not fit.
     """
 
-    def __init__(self, agent: SupportsAgentRun, retries: int = 1) -> None:
+    def __init__(self, agent: SupportsAgentRun, retries: int) -> None:
         options = cast("Mapping[str, Any]", getattr(agent, "default_options", {}))
         middleware: Any = getattr(agent, "middleware", None)
         client: Any = getattr(agent, "client", None)

@@ -59,7 +59,7 @@ class _PartType:
     read: Callable[[Part, str], Content]
 
 
-def to_content(part: Part, call_id: str = "", *, earlier_text: str = "", span_index: int = 0) -> Content:
+def to_content(part: Part, call_id: str, *, earlier_text: str = "", span_index: int = 0) -> Content:
     """Make the content that represents a part.
 
     Returns:

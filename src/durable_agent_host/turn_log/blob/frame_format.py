@@ -48,9 +48,9 @@ class LogFrame:
     index: int
     total: int
     payload: bytes
-    next_part: int | None = None
-    position: int = 0
-    end: int = 0
+    next_part: int | None
+    position: int
+    end: int
 
 
 def encode_log_frames(lines: Sequence[str], *, offset: int, attempt: int, batch: str, max_bytes: int) -> list[bytes]:

@@ -22,7 +22,7 @@ def redis_port(tmp_path) -> Iterator[int]:
 @contextlib.asynccontextmanager
 async def store(port: int) -> AsyncIterator[RedisTurnLog]:
     """What one process has."""
-    log = RedisTurnLog(f"redis://127.0.0.1:{port}/0")
+    log = RedisTurnLog(f"redis://127.0.0.1:{port}/0", retention_seconds=3600)
     try:
         yield log
     finally:
