@@ -7,7 +7,7 @@ import random
 import shutil
 import socket
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -28,6 +28,14 @@ def unavailable(name: str, instruction: str) -> None:
     if os.environ.get("CI") == "true":
         pytest.fail(reason)
     pytest.skip(reason)
+
+
+def set_environment(monkeypatch: pytest.MonkeyPatch, environment: Mapping[str, str]) -> None:
+    """Set variables by which an app's stores are chosen, and no others of that kind."""
+    for name in [name for name in os.environ if name.startswith(("AzureWebJobsStorage", "FUNCTIONS_HOST_DATA"))]:
+        monkeypatch.delenv(name)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
 
 
 def free_port() -> int:

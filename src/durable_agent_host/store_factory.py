@@ -55,7 +55,7 @@ def stores_of(settings: Settings) -> StoreFactory:
         SettingError: the keys are malformed, the package that encrypts is not installed, or the store of older messages
             does not exist.
     """
-    _choose_segments(settings, os.environ)  # reports an invalid setting at start
+    _choose_segments(settings)  # reports an invalid setting at start
     open_log = once(partial(open_turn_log, settings))
     open_blobs = once(partial(open_segment_store, settings))
     if not settings.encryption_keys:
@@ -83,22 +83,22 @@ class StoreKind[T]:
     Attributes:
         form: how the setting is written, for error messages.
         accepts: returns whether what follows the scheme and its colon has that form.
-        open: creates the store; connects to nothing. Gets the setting, all settings, and the environment.
+        open: creates the store; connects to nothing. Gets the setting and all settings.
     """
 
     form: str
     accepts: Callable[[str], bool]
-    open: Callable[[str, Settings, Mapping[str, str]], T]
+    open: Callable[[str, Settings], T]
 
 
-def open_turn_log(settings: Settings, environment: Mapping[str, str] = os.environ) -> TurnLog:
+def open_turn_log(settings: Settings) -> TurnLog:
     """Create the log of `choose_turn_log`, and sweep old logs from its store regularly."""
-    log = choose_turn_log(settings, environment)
+    log = choose_turn_log(settings)
     sweep_regularly(log, older_than_seconds=settings.turn_log_retention_hours * 3600)
     return log
 
 
-def choose_turn_log(settings: Settings, environment: Mapping[str, str] = os.environ) -> TurnLog:
+def choose_turn_log(settings: Settings) -> TurnLog:
     """Create the turn log that the settings name; connects to nothing.
 
     Returns:
@@ -107,26 +107,24 @@ def choose_turn_log(settings: Settings, environment: Mapping[str, str] = os.envi
     Raises:
         SettingError: the setting is invalid, or something it needs is missing.
     """
-    open_log = _choose(TURN_LOGS, settings.turn_log, environment, variable="TURN_LOG", file_name="turn-log.sqlite")
-    return open_log(settings, environment)
+    open_log = _choose(TURN_LOGS, settings.turn_log, variable="TURN_LOG", file_name="turn-log.sqlite")
+    return open_log(settings)
 
 
-def open_segment_store(settings: Settings, environment: Mapping[str, str] = os.environ) -> BlobStore:
+def open_segment_store(settings: Settings) -> BlobStore:
     """Create the store of older messages and large contents, like `choose_turn_log`."""
-    return _choose_segments(settings, environment)(settings, environment)
+    return _choose_segments(settings)(settings)
 
 
-def _choose_segments(
-    settings: Settings, environment: Mapping[str, str]
-) -> Callable[[Settings, Mapping[str, str]], BlobStore]:
-    return _choose(SEGMENT_STORES, settings.segments, environment, variable="SEGMENTS", file_name="segments.sqlite")
+def _choose_segments(settings: Settings) -> Callable[[Settings], BlobStore]:
+    return _choose(SEGMENT_STORES, settings.segments, variable="SEGMENTS", file_name="segments.sqlite")
 
 
 def _choose[T](
-    kinds: Mapping[str, StoreKind[T]], setting: str, environment: Mapping[str, str], *, variable: str, file_name: str
-) -> Callable[[Settings, Mapping[str, str]], T]:
+    kinds: Mapping[str, StoreKind[T]], setting: str, *, variable: str, file_name: str
+) -> Callable[[Settings], T]:
     """Return what opens the store that a setting names."""
-    data = environment.get("FUNCTIONS_HOST_DATA")
+    data = os.environ.get("FUNCTIONS_HOST_DATA")
     setting = setting or (f"sqlite:{Path(data, file_name)}" if data else "blob")
     scheme, _, location = setting.partition(":")
     if (kind := kinds.get(scheme)) is None or not kind.accepts(location):
@@ -135,22 +133,21 @@ def _choose[T](
     return partial(kind.open, setting)
 
 
-def _open_sqlite_log(setting: str, settings: Settings, environment: Mapping[str, str]) -> TurnLog:
+def _open_sqlite_log(setting: str, settings: Settings) -> TurnLog:
     from durable_agent_host.turn_log.sqlite_log import SqliteTurnLog  # noqa: PLC0415 - imports only the store in use
 
-    del settings, environment
+    del settings
     return SqliteTurnLog(setting.partition(":")[2])
 
 
-def _open_blob_log(setting: str, settings: Settings, environment: Mapping[str, str]) -> TurnLog:
+def _open_blob_log(setting: str, settings: Settings) -> TurnLog:
     from durable_agent_host.turn_log.blob.log import BlobTurnLog  # noqa: PLC0415
 
     del setting, settings
-    return BlobTurnLog.from_environment(environment)
+    return BlobTurnLog.from_environment()
 
 
-def _open_redis_log(setting: str, settings: Settings, environment: Mapping[str, str]) -> TurnLog:
-    del environment
+def _open_redis_log(setting: str, settings: Settings) -> TurnLog:
     if find_spec("redis") is None:
         raise SettingError(f"{PREFIX}TURN_LOG needs: pip install 'durable-agent-host[redis]'")
     from durable_agent_host.turn_log.redis_log import RedisTurnLog  # noqa: PLC0415
@@ -158,18 +155,18 @@ def _open_redis_log(setting: str, settings: Settings, environment: Mapping[str, 
     return RedisTurnLog(setting, retention_seconds=math.ceil(settings.turn_log_retention_hours * 3600))
 
 
-def _open_sqlite_segments(setting: str, settings: Settings, environment: Mapping[str, str]) -> BlobStore:
+def _open_sqlite_segments(setting: str, settings: Settings) -> BlobStore:
     from durable_agent_host.segments.sqlite_store import SqliteBlobStore  # noqa: PLC0415
 
-    del settings, environment
+    del settings
     return SqliteBlobStore(setting.partition(":")[2])
 
 
-def _open_blob_segments(setting: str, settings: Settings, environment: Mapping[str, str]) -> BlobStore:
+def _open_blob_segments(setting: str, settings: Settings) -> BlobStore:
     from durable_agent_host.segments.blob_store import AzureBlobStore  # noqa: PLC0415
 
     del setting, settings
-    return AzureBlobStore.from_environment(environment)
+    return AzureBlobStore.from_environment()
 
 
 def _is_server(location: str) -> bool:

@@ -1,10 +1,12 @@
 """The places of stores that contracts run against, and the stores of blobs."""
 
+import os
 import sqlite3
 import uuid
 from contextlib import closing
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from durable_agent_host.segments.protocol import BlobStore
 from tests.contract.traces import text_in_blobs, text_in_files
@@ -64,8 +66,8 @@ class ContainerBackend[Store](Backend[Store]):
 
     def from_environment(self, store: Any, *, port: int | None = None, **options: Any) -> Store:
         """Make an object of a store's class."""
-        settings = {"AzureWebJobsStorage": azurite_connection(port or self.port)}
-        return store.from_environment(settings, container=self.container, **(self.options | options))
+        with patch.dict(os.environ, {"AzureWebJobsStorage": azurite_connection(port or self.port)}):
+            return store.from_environment(container=self.container, **(self.options | options))
 
     def client(self) -> Any:
         """Make a client of the SDK."""

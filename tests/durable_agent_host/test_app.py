@@ -25,6 +25,7 @@ from durable_agent_host import Budget, Budgets, DurableAgentApp, durable_tool
 from durable_agent_host.errors import RegistrationError, SettingError
 from durable_agent_host.settings import Settings
 from durable_agent_host.store_factory import choose_turn_log
+from tests.kit_services import set_environment
 
 
 class Silent:
@@ -331,9 +332,10 @@ def test_a_route_can_be_disabled(option, function):
         ("rediss://user:pass@127.0.0.1:1/2", {}, "RedisTurnLog"),
     ],
 )
-def test_the_turn_log_is_chosen_without_touching_its_store(setting, environment, kind):
+def test_the_turn_log_is_chosen_without_touching_its_store(monkeypatch, setting, environment, kind):
     """The setting selects the store; the default is the embedded host's data directory, else the app's storage."""
-    assert type(choose_turn_log(Settings(turn_log=setting), environment)).__name__ == kind
+    set_environment(monkeypatch, environment)
+    assert type(choose_turn_log(Settings(turn_log=setting))).__name__ == kind
 
 
 @pytest.mark.parametrize(
@@ -343,10 +345,11 @@ def test_the_turn_log_is_chosen_without_touching_its_store(setting, environment,
 def test_an_invalid_turn_log_is_rejected(setting):
     """What can be set is in the sentence."""
     with pytest.raises(SettingError, match="TURN_LOG"):
-        choose_turn_log(Settings(turn_log=setting), {})
+        choose_turn_log(Settings(turn_log=setting))
 
 
-def test_a_turn_log_without_a_storage_account_is_rejected_with_a_hint():
+def test_a_turn_log_without_a_storage_account_is_rejected_with_a_hint(monkeypatch):
     """Without the embedded host and without storage, the error names the setting."""
+    set_environment(monkeypatch, {})
     with pytest.raises(SettingError, match="AzureWebJobsStorage"):
-        choose_turn_log(Settings(), {})
+        choose_turn_log(Settings())

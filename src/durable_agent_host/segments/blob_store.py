@@ -57,9 +57,7 @@ class AzureBlobStore:
         self._slots = asyncio.Semaphore(_AT_ONCE)
 
     @classmethod
-    def from_environment(
-        cls, environment: Mapping[str, str], *, container: str = CONTAINER, **options: Any
-    ) -> "AzureBlobStore":
+    def from_environment(cls, *, container: str = CONTAINER, **options: Any) -> "AzureBlobStore":
         """Use the storage account of a function app.
 
         Returns:
@@ -68,7 +66,7 @@ class AzureBlobStore:
         Raises:
             SettingError: the settings name no storage account.
         """
-        return cls(container_of_app(environment, container, label="the store of long conversations"), **options)
+        return cls(container_of_app(container, label="the store of long conversations"), **options)
 
     async def put(self, namespace: str, blobs: Mapping[str, bytes]) -> None:
         """Store blobs; see the protocol."""

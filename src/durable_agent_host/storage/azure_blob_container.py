@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -35,9 +36,10 @@ _SDK_LOGGER: Final = logging.getLogger("durable_agent_host.storage.requests")
 _SDK_LOGGER.setLevel(logging.WARNING)  # at INFO the SDK logs every request and its headers
 
 
-def container_of_app(
-    environment: Mapping[str, str], container: str, *, label: str, setting: str = "AzureWebJobsStorage"
-) -> Callable[[Any], ContainerClient]:
+_SETTING: Final = "AzureWebJobsStorage"
+
+
+def container_of_app(container: str, *, label: str) -> Callable[[Any], ContainerClient]:
     """Return a factory for clients of the app's storage account.
 
     Returns:
@@ -47,19 +49,19 @@ def container_of_app(
     Raises:
         SettingError: none of the settings exists.
     """
-    connection_string = environment.get(setting, "").strip()
+    connection_string = os.environ.get(_SETTING, "").strip()
     if connection_string:
-        return lambda transport: _connect(connection_string, container, setting, transport)
-    account = environment.get(f"{setting}__accountName", "").strip()
-    url = environment.get(f"{setting}__blobServiceUri", "").strip()
+        return lambda transport: _connect(connection_string, container, transport)
+    account = os.environ.get(f"{_SETTING}__accountName", "").strip()
+    url = os.environ.get(f"{_SETTING}__blobServiceUri", "").strip()
     url = url or (f"https://{account}.blob.core.windows.net" if account else "")
     if not url:
         raise SettingError(
-            f"{label} needs a storage account: set {setting} to a connection string, or "
-            f"{setting}__accountName for an identity"
+            f"{label} needs a storage account: set {_SETTING} to a connection string, or "
+            f"{_SETTING}__accountName for an identity"
         )
-    client_id = environment.get(f"{setting}__clientId", "").strip() or None
-    is_managed = environment.get(f"{setting}__credential", "").strip().casefold() == "managedidentity"
+    client_id = os.environ.get(f"{_SETTING}__clientId", "").strip() or None
+    is_managed = os.environ.get(f"{_SETTING}__credential", "").strip().casefold() == "managedidentity"
 
     def make_client(transport: Any) -> ContainerClient:
         from azure.identity.aio import DefaultAzureCredential, ManagedIdentityCredential
@@ -76,13 +78,13 @@ def container_of_app(
     return make_client
 
 
-def _connect(connection_string: str, container: str, setting: str, transport: Any) -> ContainerClient:
+def _connect(connection_string: str, container: str, transport: Any) -> ContainerClient:
     try:
         return ContainerClient.from_connection_string(
             connection_string, container, transport=transport, retry_total=_SDK_RETRIES, logger=_SDK_LOGGER
         )
     except ValueError as error:
-        raise SettingError(f"{setting} is no connection string of a storage account ({error}): copy it anew") from None
+        raise SettingError(f"{_SETTING} is no connection string of a storage account ({error}): copy it anew") from None
 
 
 MAX_BLOCK_BYTES: Final = 4 * 1024 * 1024

@@ -16,7 +16,7 @@ import asyncio
 import time
 import uuid
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import suppress
 from typing import Any, Final, cast
 from weakref import WeakValueDictionary
@@ -150,10 +150,8 @@ class BlobTurnLog:
     @classmethod
     def from_environment(
         cls,
-        environment: Mapping[str, str],
         *,
         container: str = CONTAINER,
-        setting: str = "AzureWebJobsStorage",
         **options: Any,
     ) -> "BlobTurnLog":
         """Use the storage account of a function app.
@@ -164,8 +162,7 @@ class BlobTurnLog:
         Raises:
             SettingError: none of the settings exists.
         """
-        make_client = container_of_app(environment, container, label="the turn log", setting=setting)
-        return cls(make_client, **options)
+        return cls(container_of_app(container, label="the turn log"), **options)
 
     @property
     def durable_writes(self) -> int:

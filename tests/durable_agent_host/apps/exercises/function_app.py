@@ -57,7 +57,7 @@ app_module.app_features = lambda *arguments: [*features_of_host(*arguments), LIN
 # --- a store of blobs ------------------------------------------------------------------------------------------
 
 
-def open_folder(setting: str, settings: Settings, environment: Mapping[str, str]) -> FolderStore:
+def open_folder(setting: str, settings: Settings) -> FolderStore:
     """Create the store that the setting names."""
     return FolderStore(Path(setting.partition(":")[2]))
 
