@@ -246,7 +246,7 @@ async def _begin_model_call(run: CurrentRun, layers: ModelLayers, context: ChatC
     messages = await choose_messages(run, context, path, is_replayed=is_finished)
     if not is_finished:
         run.gate.check()
-        check_model_call(run.start.bounds, started_count=1)
+        check_model_call()
         messages = mark_losses(run, messages)
         await run.admit()
         run.gate.raise_if_waiting()

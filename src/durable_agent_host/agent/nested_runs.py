@@ -124,7 +124,7 @@ class NestedRun:
         options = dict(context.options or {})
         if recorded_response is None:
             run.gate.check_nested()
-            check_limits(started_count=1)
+            _check_limits()
             if not await run.admit():
                 await self._stop()
         self._message_count = len(context.messages)
@@ -187,14 +187,14 @@ class NestedRun:
         raise RunStoppedError(AwaitingReplies(tuple(self._run.pending_calls.pending)))
 
 
-def check_limits(*, started_count: int = 0) -> None:
+def _check_limits() -> None:
     """Check that one more model call may be made.
 
     Raises:
         RunStoppedError: a limit is exceeded, which ends the turn.
     """
     try:
-        check_model_call(turn_traffic().bounds, started_count=started_count)
+        check_model_call()
     except TurnLimitError as error:
         raise RunStoppedError(Failed(error)) from error
 

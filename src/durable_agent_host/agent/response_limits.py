@@ -90,15 +90,15 @@ async def close_response(response: Any) -> None:
         response.close()
 
 
-def check_model_call(bounds: ResponseLimits, *, started_count: int = 0) -> None:
-    """Check that a turn may make one more model call; calls of inner agents count.
+def check_model_call() -> None:
+    """Check that a turn may make the model call that it has begun; calls of inner agents count.
 
     Raises:
         TurnLimitError: it may not.
     """
     traffic = turn_traffic()
-    call_count = len(traffic.started_calls) + traffic.inner_calls - started_count
-    if call_count >= bounds.max_model_calls:
+    call_count = len(traffic.started_calls) + traffic.inner_calls - 1
+    if call_count >= traffic.bounds.max_model_calls:
         raise TurnLimitError(
             f"the turn has made {call_count} model calls without coming to an end: ask for less in one turn, "
             "or raise DURABLE_AGENT_HOST_MAX_MODEL_CALLS"

@@ -83,11 +83,11 @@ class CompactionModelCalls:
 
     async def _make_call(self, call: ModelCall) -> ChatResponse[Any]:
         """Make a call if limits and features admit it, and record its response."""
-        run, traffic = self._run, turn_traffic()
+        run = self._run
         response: ChatResponse[Any] = ChatResponse()
         try:
-            check_model_call(traffic.bounds)
-            traffic.inner_calls += 1
+            turn_traffic().inner_calls += 1
+            check_model_call()
             with log_errors_stop_run():
                 await run.admit()
                 async with aclosing(chain_strategy_call(run, call)) as items:
