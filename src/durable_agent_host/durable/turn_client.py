@@ -83,6 +83,10 @@ FIRST_POLL_SECONDS = 0.15
 MAX_POLL_SECONDS = 1.0
 AFTER_HINT_SECONDS = 0.001
 MAX_ADMISSION_POLL_SECONDS = 0.05
+ADMISSION_SECONDS: Final = 2.0
+"""A 202 waits this long for the turn to be admitted; later refusals show in the turn's status."""
+_PENDING_VISIBLE_SECONDS: Final = 3.0
+"""A client may know a call from its event this long before the turn shows it as pending."""
 AFTER_RUN_SECONDS = 0.05
 PROGRESS_SECONDS: Final = 30
 """Between two notes of progress that are kept of a call: each is an event of the turn's orchestration, or recorded."""
@@ -413,13 +417,13 @@ class TurnClient:
                     return None
         return None
 
-    async def find_steered_turn(self, request: TurnRequest, *, seconds: float) -> str:
+    async def find_steered_turn(self, request: TurnRequest) -> str:
         """Wait until the message of a steering turn is in the inbox of the session's running turn.
 
         Returns:
             The running turn's id; the request's own when it runs as a turn of its own, or the time is over.
         """
-        async for _ in _rounds(seconds):
+        async for _ in _rounds(ADMISSION_SECONDS):
             session = await self.documents.session(request.agent, request.session_id)
             if session is None or request.turn_id not in session.queue:
                 break
@@ -553,7 +557,7 @@ class TurnClient:
             slot = int(time.time() / PROGRESS_SECONDS)
             await self._stopper.record_progress(turn.request, call_id, fields, slot)
 
-    async def wait_for_calls(self, turn_id: str, call_ids: AbstractSet[str], *, seconds: float) -> Turn | None:
+    async def wait_for_calls(self, turn_id: str, call_ids: AbstractSet[str]) -> Turn | None:
         """Wait until a turn shows calls as pending or answered: clients learn of them a moment earlier, from events.
 
         Returns:
@@ -562,7 +566,7 @@ class TurnClient:
         changed_turn = await self._poll(
             turn_id,
             lambda turn: turn.outcome is not None or bool(turn.pending) or call_ids <= turn.replies.keys(),
-            seconds=seconds,
+            seconds=_PENDING_VISIBLE_SECONDS,
         )
         return changed_turn or await self.read(turn_id)
 

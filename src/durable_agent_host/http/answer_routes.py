@@ -50,18 +50,13 @@ from durable_agent_host.turn.client_tools import LIMITED_FIELDS, check_fit
 from durable_agent_host.turn.response_format import STEPS_AT_ONCE
 from durable_agent_host.turn.turn_events import CALL_PENDING, CALL_REPLIED
 
-PENDING_VISIBLE_SECONDS: Final = 3.0
-"""A client may know a call from its event this long before the turn shows it as pending."""
-
 
 async def submit_replies(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
     """``POST …/turns/{turn}/answers``: answer one or more pending calls."""
     replies = parse_replies(call.body)
     turn = await named_turn(host, call, client)
     if turn.outcome is None and not _are_calls_known(turn, replies):
-        turn = (
-            await client.wait_for_calls(turn.request.turn_id, replies.keys(), seconds=PENDING_VISIBLE_SECONDS) or turn
-        )
+        turn = await client.wait_for_calls(turn.request.turn_id, replies.keys()) or turn
     principal = client.context.principal
     visible_ids = turn.replies.keys()
     calls, turn = await _find_calls(host, client, turn, replies, principal)

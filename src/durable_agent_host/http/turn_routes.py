@@ -14,7 +14,7 @@ from typing import Any, Final
 from azurefunctions.extensions.http.fastapi import Response
 
 from durable_agent_host.codec.entity_state import encode_owner
-from durable_agent_host.durable.turn_client import TurnClient
+from durable_agent_host.durable.turn_client import ADMISSION_SECONDS, TurnClient
 from durable_agent_host.errors import NotFoundError, RequestError, TurnTimedOutError
 from durable_agent_host.http.event_stream import EventStream, check_readable, first_sign, follow_turn, has_all_events
 from durable_agent_host.http.file_routes import keep_sent_files, with_sent_files
@@ -62,8 +62,6 @@ _PARSED_AT_ONCE: Final = 16 * 1024
 """Bodies longer than this many bytes are parsed off the event loop: a schema of some kilobytes takes a second."""
 
 _STEPS: Final = 200
-ADMISSION_SECONDS: Final = 2.0
-"""A 202 waits this long for the turn to be admitted; later refusals show in the turn's status."""
 
 
 async def run(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
@@ -167,7 +165,7 @@ async def _steered_turn_id(
     """Return the id of the running turn that gets the message of a request, or else of the request's own turn."""
     outcome = completed_turn.outcome if completed_turn else await _admission(host, client, request)
     if outcome is None:
-        return await client.find_steered_turn(request, seconds=ADMISSION_SECONDS)
+        return await client.find_steered_turn(request)
     return outcome.joined_turn_id or request.turn_id
 
 
