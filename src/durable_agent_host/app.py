@@ -77,7 +77,6 @@ from durable_agent_host.http.request_handling import HandlerContext, RoutePart
 from durable_agent_host.http.routes import ROUTES
 from durable_agent_host.inspector.page import PAGE, PAGE_HEADERS
 from durable_agent_host.log_redaction import redact_log_records
-from durable_agent_host.model.access import ERASURE, MAINTENANCE
 from durable_agent_host.model.budget import Budgets
 from durable_agent_host.model.conversation_file import ServiceFilesOf, no_files
 from durable_agent_host.model.principal import THE_APP, Owner, Principal
@@ -459,16 +458,14 @@ class DurableAgentApp(AgentFunctionApp):
         services = self._services
         times = plan_times(self.settings)
         register_turn_functions(app, self._runners, services, reports=self._reports, times=times, report_end=report_end)
-        eraser = Eraser(self._open_log, services.storage, services.find_history, ERASURE)
+        eraser = Eraser(self._open_log, services.storage, services.find_history)
         register_erasure(app, eraser, services.hub)
         if self.workflows:
             register_run_reports(app, self._reports, services.hub)
         for feature in self._app_features:
             register_feature(app, feature, services.hub)
         if self.settings.maintenance_schedule != NO_MAINTENANCE:
-            maintenance = Maintenance(
-                self._options, services.storage, self.settings, MAINTENANCE, FEATURE_ORCHESTRATIONS
-            )
+            maintenance = Maintenance(self._options, services.storage, self.settings, FEATURE_ORCHESTRATIONS)
             register_maintenance(app, maintenance, self.settings.maintenance_schedule, services.hub)
 
     def _setup_mcp_tool_trigger(self, agent_name: str, agent_description: str | None) -> None:

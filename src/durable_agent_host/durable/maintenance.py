@@ -24,7 +24,7 @@ from durable_agent_host.durable.session_erasure import ERASE_ORCHESTRATION, read
 from durable_agent_host.durable.turn_orchestrator import TURN_ORCHESTRATION
 from durable_agent_host.encryption.key_check import APP_NAMESPACE
 from durable_agent_host.errors import CorruptStateError, EncryptionKeyError, RegistrationError, TurnRejectedError
-from durable_agent_host.model.access import Access
+from durable_agent_host.model.access import MAINTENANCE
 from durable_agent_host.model.ids import entity_name
 from durable_agent_host.segments.garbage_collection import CleanNamespaces, GarbageCollector, SweepResult
 from durable_agent_host.segments.turn_data_storage import TurnDataStorage
@@ -79,7 +79,6 @@ class Maintenance:
         options: of the agents, by name; a live view.
         storage: has what sessions keep outside their entities.
         settings: retention times.
-        access: has to see every session.
         feature_orchestrations: names of orchestrations that expire like turns.
     """
 
@@ -88,10 +87,8 @@ class Maintenance:
         options: Mapping[str, AgentOptions],
         storage: TurnDataStorage,
         settings: Settings,
-        access: Access,
         feature_orchestrations: Collection[str],
     ) -> None:
-        self._access = access
         self._orchestrations = _HOST_ORCHESTRATIONS.union(feature_orchestrations)
         self._options = options
         self._storage = storage
@@ -138,7 +135,7 @@ class Maintenance:
 
     async def _expire_session(self, client: DurableOrchestrationClient, agent: str, session_id: str) -> bool:
         try:
-            state: Any = await read_session(client, self._access, agent, session_id)
+            state: Any = await read_session(client, MAINTENANCE, agent, session_id)
             if state is None:
                 return False
             raise_if_busy(state)
@@ -180,7 +177,7 @@ class Maintenance:
         started_at = time.monotonic()
         grace = self._storage.grace_seconds
         collector = GarbageCollector(
-            store, partial(read_owner, client, self._access), grace_seconds=grace, unowned_seconds=self._unowned
+            store, partial(read_owner, client, MAINTENANCE), grace_seconds=grace, unowned_seconds=self._unowned
         )
         if not self._namespaces:
             async for namespace in store.list_namespaces():

@@ -17,7 +17,6 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from itertools import islice
 from typing import Any, Final, cast
 
 from azure.durable_functions import DurableOrchestrationClient, DurableOrchestrationContext, OrchestrationRuntimeStatus
@@ -44,7 +43,7 @@ from durable_agent_host.errors import (
     TurnRejectedError,
     log_reason,
 )
-from durable_agent_host.model.access import Access
+from durable_agent_host.model.access import ERASURE, Access
 from durable_agent_host.model.ids import ENTITY_PREFIX, derived_id, turn_log_id
 from durable_agent_host.model.principal import Owner
 from durable_agent_host.model.session import Session
@@ -69,8 +68,6 @@ RETRY_SECONDS: Final = (1, 2, 4, 8, 16, 32, *(60,) * 10, *(600,) * 140)
 
 _AT_ONCE: Final = 2
 """Maximum turns of a group that are erased concurrently."""
-_GROUP: Final = 500
-"""Turns between two checkpoints from which an interrupted erasure resumes."""
 _MARKED: Final = "marked"
 _COUNTED_KINDS: Final = ("turns", "orchestrations", "pieces", "bytes")
 _LOGGER = logging.getLogger(__name__)
@@ -216,7 +213,6 @@ class Eraser:
         open_log: returns the turn log of the process.
         storage: has what sessions keep outside their entities.
         find_history: returns where the conversations of an agent are.
-        access: has to see every session.
     """
 
     def __init__(
@@ -224,9 +220,7 @@ class Eraser:
         open_log: Callable[[], TurnLog],
         storage: TurnDataStorage,
         find_history: FindHistory,
-        access: Access,
     ) -> None:
-        self._access = access
         self._open_log = open_log
         self._storage = storage
         self._find_history = find_history
@@ -245,13 +239,13 @@ class Eraser:
         """
         agent = wire["agent"]
         session_id = wire["session_id"]
-        documents = SessionDocuments(client, self._access, self._storage, self._find_history)
+        documents = SessionDocuments(client, ERASURE, self._storage, self._find_history)
         state = await documents.read_state(agent, session_id)
         session = readable_session(state)
         store = self._storage.open_store()
         grace = self._storage.grace_seconds
         collector = GarbageCollector(
-            store, partial(read_owner, client, self._access), grace_seconds=grace, unowned_seconds=grace
+            store, partial(read_owner, client, ERASURE), grace_seconds=grace, unowned_seconds=grace
         )
         erasing = _Erasing(client, agent, session_id, log=self._open_log(), store=store, collector=collector)
         if not wire.get(_MARKED):
@@ -344,15 +338,10 @@ class _Erasing:
 
     async def erase_turns(self, session: Session) -> None:
         """Delete the data of turns: orchestrations, logs, and requests and answers too large to travel."""
-        turn_ids: dict[str, None] = {}
-        erased_count = 0
+        turn_ids: set[str] = set()
         async for page in turns_of(self._store, session):
-            turn_ids |= dict.fromkeys(page)
-            while len(turn_ids) - erased_count >= _GROUP:
-                await self._erase_group([*islice(turn_ids, erased_count, erased_count + _GROUP)])
-                erased_count += _GROUP
-        if erased_count < len(turn_ids):
-            await self._erase_group([*islice(turn_ids, erased_count, None)])
+            await self._erase_group([*{*page} - turn_ids])
+            turn_ids.update(page)
         self.erased_counts["turns"] = len(turn_ids)
 
     async def _erase_group(self, turns: list[str]) -> None:
