@@ -21,7 +21,14 @@ from agent_framework import AgentResponse, AgentResponseUpdate, Content, Message
 from durable_agent_host.model.budget import known_counts
 from durable_agent_host.model.ending import PAUSE
 from durable_agent_host.model.provider_item import PART_OF, STAMP, ItemPart
-from durable_agent_host.stream.fold_content import ACCUMULATORS, Accumulator, CodeRunAccumulator, CompleteContent
+from durable_agent_host.stream.fold_content import (
+    ACCUMULATORS,
+    Accumulator,
+    CodeRunAccumulator,
+    CompleteContent,
+    FragmentAccumulator,
+    FunctionCallAccumulator,
+)
 
 # One message as its updates are collected: slots for items and for contents between them.
 
@@ -37,7 +44,7 @@ class Slot:
         self.first_item_id: str | None = None
         self.item: Mapping[str, Any] | None = None
         self.parts: list[tuple[str, Accumulator]] = []
-        self._accumulators_by_part: dict[tuple[str, str], Accumulator] = {}
+        self._accumulators_by_part: dict[tuple[str, str], FragmentAccumulator] = {}
 
     def add(self, content: Content, part: str) -> None:
         """Add a content of the slot's item: one per type and part, except types that come whole."""
@@ -69,7 +76,7 @@ class MessageAccumulator:
     def _restart(self) -> None:
         self.slots: list[Slot] = []
         self._slots_by_position: dict[int | str, Slot] = {}
-        self._accumulators_by_call: dict[tuple[str, str], Accumulator] = {}
+        self._accumulators_by_call: dict[tuple[str, str], FragmentAccumulator] = {}
         self._part: ItemPart | None = None
 
     def accepts(self, update: Any) -> bool:
@@ -149,7 +156,7 @@ class MessageAccumulator:
             if parts and parts[-1][1].type == content.type
             else None
         )
-        if accumulator is None or not accumulator.joins(content):
+        if not isinstance(accumulator, join) or not accumulator.joins(content):
             accumulator = join(content)
             parts.append(("", accumulator))
             if key:
@@ -157,11 +164,13 @@ class MessageAccumulator:
         else:
             accumulator.add(content)
 
-    def _find_repeated_call(self, content: Content) -> Accumulator | None:
+    def _find_repeated_call(self, content: Content) -> FragmentAccumulator | None:
         """Return the call that the framework repeats at the end of a run, because the app only declares its tool."""
         if content.type != "function_call" or content.arguments or not content.user_input_request:
             return None
-        calls = (joiner for slot in self.slots for _, joiner in slot.parts if joiner.type == "function_call")
+        calls = (
+            joiner for slot in self.slots for _, joiner in slot.parts if isinstance(joiner, FunctionCallAccumulator)
+        )
         return next((call for call in calls if call.joins(content)), None)
 
     def ordered_slots(self) -> Iterator[Slot]:

@@ -20,19 +20,10 @@ _NESTED: Final = "items", "inputs", "outputs", "output", "function_call", "scree
 
 
 class CompleteContent:
-    """A content that arrived whole; nothing joins it."""
+    """A content that arrived whole: no fragment belongs to it."""
 
     def __init__(self, content: Content) -> None:
         self.type = content.type
-        self._content = content
-
-    def joins(self, content: Content) -> bool:
-        """Return False: no fragment belongs here."""
-        del content
-        return False
-
-    def add(self, content: Content) -> None:
-        """Replace the content."""
         self._content = content
 
     def content(self, *, as_fragment: bool = False) -> Content:
@@ -253,9 +244,10 @@ class CodeRunAccumulator(_Accumulator):
         return result
 
 
-Accumulator = CompleteContent | TextAccumulator | FunctionCallAccumulator | CodeRunAccumulator
+FragmentAccumulator = TextAccumulator | FunctionCallAccumulator | CodeRunAccumulator
+Accumulator = CompleteContent | FragmentAccumulator
 
-ACCUMULATORS: Final[dict[str, type[TextAccumulator | FunctionCallAccumulator | CodeRunAccumulator]]] = {
+ACCUMULATORS: Final[dict[str, type[FragmentAccumulator]]] = {
     "text": TextAccumulator,
     "text_reasoning": TextAccumulator,
     "function_call": FunctionCallAccumulator,
