@@ -93,8 +93,6 @@ EXTENSION_VERSION: Final = 1
 _READABLE: Final = re.compile(r"1\.[0-2](\.\d+)?")
 _USAGE_FIELDS: Final = tuple(field.name for field in fields(BudgetUsage))
 _STATS_FIELDS: Final = tuple(field.name for field in fields(TurnStats))
-_STATS_ABSENT_WHEN_ZERO: Final = frozenset({"calls_refused"})
-"""Written only when not zero; the last fields."""
 _DEFAULT_STATUS: Final = "completed"
 
 
@@ -281,9 +279,7 @@ def decode_budget_usage(wire: Any) -> BudgetUsage | None:
 
 def encode_stats(stats: TurnStats) -> StatsWire:
     """Encode the stats of a turn by the names of `TurnStats`."""
-    wire = {name: getattr(stats, name) for name in _STATS_FIELDS}
-    stats_json = {name: value for name, value in wire.items() if value or name not in _STATS_ABSENT_WHEN_ZERO}
-    return cast("StatsWire", stats_json)
+    return cast("StatsWire", asdict(stats))
 
 
 def field_values(kind: type[Any], wire: Mapping[str, Any]) -> list[Any]:

@@ -268,14 +268,14 @@ class SpentWire(TypedDict):
 
 
 class StatsWire(TypedDict):
-    """Sizes and times of a turn's output; `calls_refused` is absent when it is zero."""
+    """Sizes and times of a turn's output."""
 
     chunks_streamed: float
     bytes_streamed: float
     contents_stored: float
     bytes_stored: float
     agent_milliseconds: float
-    calls_refused: NotRequired[float]
+    calls_refused: float
 
 
 class SessionFieldsWire(TypedDict, total=False):
