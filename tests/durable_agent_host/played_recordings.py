@@ -34,6 +34,7 @@ from tests.durable_agent_host.hostile_model import HostileModel, events, http_re
 from tests.durable_agent_host.hostile_streams import AGENTS_ROUTES
 from tests.durable_agent_host.wire_lab import live_turn
 from tests.kit import RECORDINGS
+from tests.null_turn_log import NullTurnLog
 from tests.stand_ins.anthropic import event_grammar as anthropic_grammar
 
 KINDS = ("openai-responses", "anthropic", "gemini", "chat-completions", "azure-ai-agents")
@@ -160,7 +161,7 @@ def play_live(model: HostileModel, kind: str, *bodies: bytes) -> tuple[list[Any]
         async with hosted_agent(kind, model.url) as agent:
             provider = provider_for(agent.client)
             runner, session, history = (
-                AgentRunner("Agent", agent, provider_for, features=activity_features(agent)),
+                AgentRunner("Agent", agent, provider_for, open_log=NullTurnLog, features=activity_features(agent)),
                 None,
                 [],
             )
@@ -200,7 +201,8 @@ async def _turn(
         outcome = await runner.run(session, REQUEST)
         page = await log.read(turn_log_id("Agent", "session", "turn"))
         steps = StepReader(Turn(REQUEST, outcome), {})
-        steps.read(page.records)
+        for record in page.records:
+            steps.add(record)
     return Played(
         outcome, response_view(REQUEST, outcome, "http://host/api"), list(_client_events(page.records)), steps.steps()
     )

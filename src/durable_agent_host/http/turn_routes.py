@@ -218,7 +218,7 @@ async def read_steps(host: HandlerContext, call: RouteRequest, client: TurnClien
         )
         for record in visible_records:
             await asyncio.sleep(0)
-            reader.read([record])
+            reader.add(record)
     steps = reader.steps()
     following = str(first + limit) if first + limit < len(steps) else None
     page_steps = steps[first : first + limit]

@@ -7,7 +7,7 @@ process that died has written no reason.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final, cast
 
 from agent_framework import ChatResponse
@@ -135,11 +135,6 @@ class StepReader:
         elif (step := decode_journal_entry(record.entry)) is not None:
             self._add_journal_step(step, at)
         self._last_at = at or self._last_at
-
-    def read(self, records: Iterable[LogRecord]) -> None:
-        """Add the next records of the log."""
-        for record in records:
-            self.add(record)
 
     def steps(self) -> list[StepWire]:
         """Return the steps so far, in the order in which they began; call it once."""
