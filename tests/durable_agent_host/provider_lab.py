@@ -19,9 +19,10 @@ from durable_agent_host.providers.registry import provider_for
 from durable_agent_host.session.admission import ReceiptWindow, commit_outcome
 from durable_agent_host.session.transcript import replay_messages
 from durable_agent_host.turn.turn_redactor import Redactor
-from durable_agent_host.turn_log.protocol import NullTurnLog, TurnLog
+from durable_agent_host.turn_log.protocol import TurnLog
 from durable_agent_host_azure_ai_agents.thread_contents import METADATA
 from practice_model.rules.requests import Rules
+from tests.null_turn_log import NullTurnLog
 from tests.stand_ins.recordings import RecordedPlan
 from tests.stand_ins.server import StandIns
 

@@ -41,6 +41,7 @@ from tests.durable_agent_host.mutations import STREAM_MUTATIONS
 from tests.durable_agent_host.played_recordings import REQUEST, hosted_agent, to_wire
 from tests.durable_agent_host.service_rules import find_violation
 from tests.kit import CASES, RECORDINGS
+from tests.null_turn_log import NullTurnLog
 from tests.sweeps import chooser
 
 pytestmark = [
@@ -68,7 +69,7 @@ def play(
         async with hosted_agent(kind, model.url, tools) as agent:
             limits = RunLimits(retry_policy=RetryPolicy(retries=1, first_seconds=0.001))
             return await AgentRunner(
-                "Agent", agent, provider_for, features=activity_features(agent), limits=limits
+                "Agent", agent, provider_for, open_log=NullTurnLog, features=activity_features(agent), limits=limits
             ).run(Session(), REQUEST)
 
     return asyncio.run(turn())

@@ -27,6 +27,7 @@ from durable_agent_host.model.turn import TurnRequest
 from durable_agent_host.providers.registry import provider_for
 from tests.durable_agent_host.hostile_model import HostileModel, events, hostile_model, response_events, stream
 from tests.kit import AgentHost, PracticeModel, role_texts, running_host, start_host, wait_until
+from tests.null_turn_log import NullTurnLog
 
 # --- a new provider: no source file --------------------------------------------------------------------------
 
@@ -75,7 +76,7 @@ def openai_turn(url: str, session: Session, turn_id: str) -> tuple[Mapping[str, 
     async def run() -> tuple[Mapping[str, Any], ...]:
         async with openai.AsyncOpenAI(api_key="k", base_url=url) as sdk:
             agent = Agent(OpenAIChatClient(model="m", async_client=sdk), name="A", default_options={"store": False})
-            outcome = await AgentRunner("A", agent, provider_for, features=()).run(
+            outcome = await AgentRunner("A", agent, provider_for, open_log=NullTurnLog, features=()).run(
                 cold, TurnRequest("A", "one", turn_id, "go")
             )
         assert outcome.status == "completed", outcome.error

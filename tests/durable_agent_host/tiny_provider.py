@@ -32,6 +32,7 @@ from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnRequest
 from durable_agent_host.providers.generic_provider import GenericProvider
 from durable_agent_host.providers.registry import provider_for, register_provider
+from tests.null_turn_log import NullTurnLog
 
 SENT: list[list[dict[str, Any]]] = []
 """What the model received: the messages of each call."""
@@ -96,7 +97,9 @@ class TinyProvider(GenericProvider):
 
 async def _turn(state: Any, text: str) -> dict[str, Any]:
     session = decode_session(state) if state is not None else Session()
-    runner = AgentRunner("Tiny", Agent(TinyClient(), "Talk.", name="Tiny"), provider_for, features=())
+    runner = AgentRunner(
+        "Tiny", Agent(TinyClient(), "Talk.", name="Tiny"), provider_for, open_log=NullTurnLog, features=()
+    )
     outcome = await runner.run(session, TurnRequest("Tiny", "one", f"turn-{len(session.entries)}", text))
     session = replace(session, entries=session.entries + outcome.entries, agent_session=outcome.agent_session)
     return {"state": encode_session(session), "sent": SENT, "answer": outcome.text, "modules": sorted(sys.modules)}

@@ -26,8 +26,9 @@ from durable_agent_host.providers.openai.provider import RESPONSES
 from durable_agent_host.providers.registry import provider_for
 from durable_agent_host.session.admission import ReceiptWindow, commit_outcome
 from durable_agent_host.stream.fold import ItemReader, fold_updates
-from durable_agent_host.turn_log.protocol import NullTurnLog, TurnLog
+from durable_agent_host.turn_log.protocol import TurnLog
 from practice_model.rules.requests import Rules
+from tests.null_turn_log import NullTurnLog
 from tests.stand_ins.recordings import RecordedPlan
 from tests.stand_ins.server import StandIns
 
@@ -143,7 +144,7 @@ class Lab:
     async def live_turns(self, texts: Sequence[str]) -> None:
         """Run turns in one process with one session object and the messages as they were in memory."""
         async with self.agent() as agent:
-            runner = AgentRunner("Lab", agent, provider_for, features=activity_features(agent))
+            runner = AgentRunner("Lab", agent, provider_for, open_log=NullTurnLog, features=activity_features(agent))
             session = None
             history: list[Message] = []
             for text in texts:

@@ -81,7 +81,7 @@ from durable_agent_host.session.transcript import without_messages
 from durable_agent_host.turn.turn_redactor import Redactor
 from durable_agent_host.turn.turn_report import ReportEnd
 from durable_agent_host.turn_log.journal import JournalState
-from durable_agent_host.turn_log.protocol import NullTurnLog, TurnLog
+from durable_agent_host.turn_log.protocol import TurnLog
 
 _LOGGER = logging.getLogger(__name__)
 _POLL_SECONDS: Final = 0.7
@@ -157,8 +157,7 @@ class AgentRunner:
         agent: of the framework, or any object with its ``run``.
         provider_for: returns the provider of an agent's chat client.
         observers: receive every moment of a turn, after its clients.
-        open_log: returns the log that holds the journal and that clients follow; without it, nothing is streamed while
-            the agent runs, and after a crash it runs again from its start.
+        open_log: returns the log that holds the journal and that clients follow.
         limits: how long a turn may take, and how often a model call is retried.
         storage: reads what sessions store outside their entities, and stores what a turn adds; without one, an
             outcome contains everything itself.
@@ -181,7 +180,7 @@ class AgentRunner:
         provider_for: ProviderFor,
         *,
         observers: Sequence[TurnObserver] = (),
-        open_log: OpenLog = NullTurnLog,
+        open_log: OpenLog,
         limits: RunLimits = RunLimits(),
         storage: TurnDataStorage = NULL_TURN_DATA_STORAGE,
         features: Sequence[AgentFeature],

@@ -47,6 +47,7 @@ from durable_agent_host.session.entry_files import FileBytes
 from durable_agent_host.turn_log.sqlite_log import SqliteTurnLog
 from tests.durable_agent_host.openai_outputs import PNG
 from tests.kit import PracticeModel
+from tests.null_turn_log import NullTurnLog
 
 REQUEST = TurnRequest("Agent", "session", "turn", "go", created_at="2026-01-01T00:00:00+00:00")
 
@@ -221,7 +222,7 @@ def test_a_slow_function_that_builds_the_agent_holds_up_no_other_turn(tmp_path: 
             is_building.set()
             return agent if has_ended.wait(10) else None
 
-        slow_runner = AgentRunner("Agent", agent, provider_for, features=[], new_agent=build)
+        slow_runner = AgentRunner("Agent", agent, provider_for, open_log=NullTurnLog, features=[], new_agent=build)
         slow_turn = asyncio.create_task(slow_runner.run(Session(), replace(REQUEST, turn_id="slow")))
         await asyncio.to_thread(is_building.wait)
         assert (await plain_runner.run(Session(), REQUEST)).status == "completed"

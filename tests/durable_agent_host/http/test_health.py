@@ -19,7 +19,7 @@ from durable_agent_host.http.request_handling import HandlerContext, RouteReques
 from durable_agent_host.segments.sqlite_store import SqliteBlobStore
 from durable_agent_host.segments.turn_data_storage import NULL_TURN_DATA_STORAGE
 from durable_agent_host.settings import Settings
-from durable_agent_host.turn_log.protocol import NullTurnLog
+from tests.null_turn_log import NullTurnLog
 
 NOWHERE = "http://127.0.0.1:9/runtime/webhooks/durabletask/?code=the-system-key"
 
