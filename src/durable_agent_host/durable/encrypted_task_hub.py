@@ -118,11 +118,9 @@ class _Client:
         state = await read_entity(self._client, entity)
         if state.entity_exists and state.entity_state is not None:
             await self._keys.ready()
-            state._entity_state = self.decrypt_state(entity.name, entity.key, state.entity_state)  # noqa: SLF001
+            associated_data = _state(entity.name, entity.key)
+            state._entity_state = self._cipher.read_json(associated_data, state.entity_state)  # noqa: SLF001
         return state
-
-    def decrypt_state(self, entity: str, key: str, state: Any) -> Any:
-        return _decrypt_state(self._cipher, entity, key, state)
 
     async def get_status(self, instance_id: str, **options: Any) -> Any:
         status = await self._client.get_status(instance_id, **options)
@@ -165,7 +163,7 @@ class _Entity:
         state = state_in(self._context)
         if state is None:
             return initializer() if initializer is not None else None
-        return _decrypt_state(self._cipher, *self._names, state)
+        return self._cipher.read_json(_state(*self._names), state)
 
     def set_state(self, state: Any) -> None:
         self._context.set_state(self._cipher.encrypt_json(_state(*self._names), state))
@@ -239,10 +237,6 @@ class _Orchestration:
     def encrypt_end(self, output: Any) -> Any:
         """Encrypt the output, unless the waiting caller does not use encryption."""
         return self._cipher.encrypt_json(_end(self._id), output) if self._is_encrypted else output
-
-
-def _decrypt_state(cipher: Cipher, entity: str, key: str, state: Any) -> Any:
-    return cipher.read_json(_state(entity, key), state)
 
 
 def _call(cipher: Cipher, associated_data: AssociatedData, caller: str, value: Any) -> Mapping[str, Any]:

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from durable_agent_host.model.log_entry import AT, CURSOR, EVENT, LogEntry
@@ -27,7 +27,6 @@ class TurnLogWriter:
         attempt: as returned by ``log.open``.
         interval_seconds: between the starts of two writes.
         waiting_bytes: `put` waits while more than this is not durable.
-        clock: returns the seconds since 1970.
     """
 
     def __init__(
@@ -38,14 +37,12 @@ class TurnLogWriter:
         *,
         interval_seconds: float = INTERVAL_SECONDS,
         waiting_bytes: int = WAITING_BYTES,
-        clock: Callable[[], float] = time.time,
     ) -> None:
         self._log = log
         self._log_id = log_id
         self._attempt = attempt
         self._interval_seconds = interval_seconds
         self._waiting_bytes = waiting_bytes
-        self._clock = clock
         self._pending_entries: list[tuple[LogEntry, asyncio.Future[int] | None]] = []
         self._bytes = 0
         self._is_urgent = False
@@ -129,7 +126,7 @@ class TurnLogWriter:
         self._wake()
 
     def _with_time(self, entry: LogEntry) -> LogEntry:
-        return LogEntry(entry.kind, {**entry.data, AT: int(self._clock() * 1000)})
+        return LogEntry(entry.kind, {**entry.data, AT: int(time.time() * 1000)})
 
     def _hurry(self) -> None:
         self._is_urgent = True
