@@ -3,8 +3,6 @@
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, cast
 
-from agent_framework import AgentResponseUpdate
-
 from durable_agent_host.agent.observer import (
     AttemptEnded,
     AttemptStarted,
@@ -92,7 +90,6 @@ class EventWriter:
         self._events = LiveEvents()
         self._redacted_messages: list[ResponseMessageWire] = []
         self._has_ended = False
-        self._is_background = False
         self._continued_events: ContinuedEvents | None = None
 
     def continue_events(self, events: Sequence[Mapping[str, Any]], discard_from: int) -> None:
@@ -102,9 +99,7 @@ class EventWriter:
             events: of the call, as in the log.
             discard_from: offset of the first one.
         """
-        self._is_background = True
         self._continued_events = ContinuedEvents([(event["event"], event["data"]) for event in events], discard_from)
-        self._events.reopen(self._continued_events.open_call_ids)
 
     async def observe(self, turn: ObservedTurn, moment: Moment, /) -> None:
         """Write the events of a moment.
@@ -127,14 +122,8 @@ class EventWriter:
         else:
             events = await self._for_clients(self._build_events(turn, moment))
             events = self._complete(moment, events)
-        cursor: int | None = None
-        if isinstance(moment, UpdateReceived):
-            self._is_background = self._is_background or moment.update.continuation_token is not None
-            cursor = self._cursor_of(moment.update) if self._is_background else None
-        for event in events[:-1]:
+        for event in events:
             await self._writer.put(*event)
-        for event in events[-1:]:
-            await self._writer.put(*event, cursor)
         if isinstance(moment, AttemptEnded) and moment.outcome is not None and moment.outcome.status == "completed":
             await self._correct(decode_response_messages(moment.outcome, turn.request.agent))
 
@@ -179,10 +168,6 @@ class EventWriter:
             self._continued_events = None
             new_events += continued.finish()
         return new_events
-
-    def _cursor_of(self, update: AgentResponseUpdate) -> int | None:
-        """Return where the stream of a response in the background stands; redaction holds an open text back."""
-        return None if self._redactor is not None or self.reader is None else self.reader.cursor(update)
 
     def _with_complete_texts(self, events: Sequence[LiveEvent]) -> list[LiveEvent]:
         """Add each complete text as one chunk: with redaction, no other chunk is sent."""
@@ -231,7 +216,6 @@ class EventWriter:
                 self._agent = turn.request.agent
                 self._events = LiveEvents(self.reader, agent=self._agent, emits_function_events=not has_journal)
                 self._redacted_messages = []
-                self._is_background = False
                 self._continued_events = None
                 return () if discard_from is None else (turn_restarted(discard_from),)
             case AttemptEnded(outcome=outcome) if outcome is not None:

@@ -73,10 +73,6 @@ class ModelProvider(ItemReader, Protocol):
         """List what a finished item says of calls that the service runs."""
         ...
 
-    def cursor(self, update: Any, /) -> int | None:
-        """Return where the service's stream stands after an update; None when it cannot continue there."""
-        ...
-
     def is_truncated(self, updates: Iterable[Any], /) -> bool:
         """Return whether the stream of one model call ended without the provider marking it complete."""
         ...

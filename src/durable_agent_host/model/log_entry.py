@@ -47,8 +47,6 @@ MESSAGE: Final = "message"
 """In the inbox of a turn: the request of a turn that would otherwise begin with the message."""
 REPLY: Final = "reply"
 """In the inbox of a turn: the answer to one of its pending calls, ``{call_id, …}``; or ``{call_id, progress, at}``."""
-CURSOR: Final = "cursor"
-"""In an event: where the service's stream stands after it, so that it can continue there after a crash."""
 AT: Final = "at"
 """When the writer received an entry, in milliseconds since 1970; deltas have none."""
 

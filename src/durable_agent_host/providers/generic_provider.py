@@ -82,10 +82,6 @@ class GenericProvider:
         del item
         return contents
 
-    def cursor(self, update: Any, /) -> int | None:
-        """Return None: no service is known to continue a stream."""
-        del update
-
     def hosted_calls(self, item: Mapping[str, Any], /) -> Iterable[HostedCall]:
         """List nothing: the framework's contents have everything known."""
         del item

@@ -70,10 +70,6 @@ class HostedCalls:
         self._open: dict[str, _OpenCall] = {}
         self._completed_ids: set[str] = set()
 
-    def reopen(self, call_id: str) -> None:
-        """Take a call as begun."""
-        self._open[call_id] = _OpenCall("", None, None)
-
     def has(self, content: Content) -> bool:
         """Return whether a function's call or result is one that the provider runs."""
         if content.type == "function_call":

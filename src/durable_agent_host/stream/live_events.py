@@ -24,8 +24,6 @@ from durable_agent_host.stream.response_messages import FILES, response_messages
 from durable_agent_host.turn.turn_events import (
     MESSAGE_DELTA,
     SEPARATOR,
-    TOOL_COMPLETED,
-    TOOL_STARTED,
     LiveEvent,
     ResponseMessageWire,
     message_completed,
@@ -82,10 +80,6 @@ class EventReader(ItemReader, Protocol):
         """List the files of the service to which a content refers."""
         ...
 
-    def cursor(self, update: Any, /) -> int | None:
-        """Return where the service's stream stands after an update; None when it cannot continue there."""
-        ...
-
 
 class _UnknownProvider:
     """Reads nothing beyond the contents."""
@@ -98,9 +92,6 @@ class _UnknownProvider:
 
     def hosted_calls(self, _item: Any, /) -> Iterable[HostedCall]:
         return ()
-
-    def cursor(self, _update: Any, /) -> None:
-        return None
 
     service_files = staticmethod(no_files)
 
@@ -164,11 +155,6 @@ class LiveEvents:
             elif content.type not in {"usage", "error"}:
                 events += [*self.messages.step_over(part), *self._hosted.feed(content, has_item=has_item)]
         return events
-
-    def reopen(self, call_ids: Iterable[str]) -> None:
-        """Take calls of hosted tools as begun."""
-        for call_id in call_ids:
-            self._hosted.reopen(call_id)
 
     def end_run(self) -> list[LiveEvent]:
         """End what is open."""
@@ -363,7 +349,7 @@ def _call_started(call_id: str, accumulator: FunctionCallAccumulator) -> LiveEve
 class ContinuedEvents:
     """Tells the new events of such a call from those that clients have.
 
-    The call's updates come again, from their beginning or from a cursor, and cut differently. What clients have is not
+    The call's updates come again, from their beginning, and cut differently. What clients have is not
     repeated; when the text is another one after all, they are told to discard it.
 
     Args:
@@ -382,11 +368,6 @@ class ContinuedEvents:
                 self._texts[key] = self._texts.get(key, "") + data["text"]
             else:
                 self._other_keys.add(key)
-        self.open_call_ids = [
-            call_id
-            for name, call_id in self._other_keys
-            if name == TOOL_STARTED and (TOOL_COMPLETED, call_id) not in self._other_keys
-        ]
 
     def feed(self, events: Sequence[LiveEvent]) -> list[LiveEvent]:
         """Return the new events among those of an update."""

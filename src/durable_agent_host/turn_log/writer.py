@@ -5,7 +5,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from durable_agent_host.model.log_entry import AT, CURSOR, EVENT, LogEntry
+from durable_agent_host.model.log_entry import AT, EVENT, LogEntry
 from durable_agent_host.turn.turn_events import rule_of_stored
 from durable_agent_host.turn_log.protocol import INTERVAL_SECONDS, TurnLog
 
@@ -54,19 +54,18 @@ class TurnLogWriter:
         self._timer: asyncio.TimerHandle | None = None
         self._error: BaseException | None = None
 
-    async def put(self, event: str, data: Mapping[str, Any], cursor: int | None = None) -> None:
+    async def put(self, event: str, data: Mapping[str, Any]) -> None:
         """Append an event for clients: durable soon, and before anything committed later.
 
         Args:
             event: its name.
             data: its JSON object.
-            cursor: where the service's stream stands after it; None when the stream cannot continue there.
 
         Raises:
             FencedError: a later attempt has begun; this one must stop.
             LogError: an earlier write failed finally; everything put since is lost.
         """
-        entry = LogEntry(EVENT, {"event": event, "data": data} | ({} if cursor is None else {CURSOR: cursor}))
+        entry = LogEntry(EVENT, {"event": event, "data": data})
         self._add(entry if rule_of_stored(event).is_delta else self._with_time(entry), _size_of(data))
         while self._bytes > self._waiting_bytes and self._error is None:
             self._write_event.clear()

@@ -3,12 +3,12 @@
 Such an answer is fetched by its id, also after a crash or a broken connection: a new one would be paid for again.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any, Final, cast
 
-from agent_framework import ChatResponseUpdate, Content
+from agent_framework import ChatResponseUpdate
 
 from durable_agent_host.agent.model_call import ModelCall, ModelStream, NextModelCall, TruncatedResponseError
 from durable_agent_host.agent.observer import ModelCallFailed, RunObservers
@@ -17,8 +17,6 @@ from durable_agent_host.agent.run_result import log_errors_stop_run
 from durable_agent_host.errors import ProviderError
 from durable_agent_host.model.call_path import CallPath
 from durable_agent_host.model.journal_entry import ModelCallStartedEntry
-from durable_agent_host.model.log_entry import CURSOR
-from durable_agent_host.turn.turn_events import MESSAGE_COMPLETED, MESSAGE_DELTA, MESSAGE_STARTED, REASONING_DELTA
 from durable_agent_host.turn_log.journal import Journal
 
 _CONTINUATION: Final = "continuation_token"
@@ -46,12 +44,10 @@ class FetchBackgroundAnswers:
             return
         has_content = False
         try:
-            resumed_call = _with_token(call, {**token, **_find_cursor(self.journal.recorded.open_events)})
-            async with aclosing(self._stream(resumed_call, call_next)) as items:
+            async with aclosing(self._stream(_with_token(call, token), call_next)) as items:
                 async for item in items:
                     has_content = has_content or bool(isinstance(item, ChatResponseUpdate) and item.contents)
-                    # the updates may begin in the middle, and the response is complete
-                    yield item if isinstance(item, ChatResponseUpdate) else replace(item, is_folded=True)
+                    yield item
         except Exception as error:
             decision = classify_error(error)
             if decision is None or not decision.is_response_missing:
@@ -92,27 +88,6 @@ class FetchBackgroundAnswers:
             return
         with log_errors_stop_run():
             await self.journal.append(ModelCallStartedEntry(path, token))
-
-
-def _find_cursor(open_events: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return where the stream of a response can continue, and the texts before; empty when it has to begin again."""
-    last = max((index for index, event in enumerate(open_events) if CURSOR in event), default=None)
-    if last is None:
-        return {}
-    contents: list[Content] = []
-    is_open = False
-    for event in open_events[: last + 1]:
-        if event["event"] == MESSAGE_STARTED:
-            is_open = True
-            contents.append(Content.from_text(""))
-        elif event["event"] == MESSAGE_DELTA and is_open:  # not the blank line between two
-            contents[-1].text = f"{contents[-1].text}{event['data']['text']}"
-        elif event["event"] == MESSAGE_COMPLETED:
-            is_open = False
-            contents.append(Content.from_text_reasoning(text=""))  # ends the text before it
-        elif event["event"] == REASONING_DELTA:
-            contents.append(Content.from_text_reasoning(text=event["data"]["text"]))
-    return {CURSOR: open_events[last][CURSOR], "contents": contents}
 
 
 def _with_token(call: ModelCall, token: Mapping[str, Any] | None) -> ModelCall:

@@ -126,10 +126,6 @@ class ActiveClient:
         """List the files of the service to which a content refers."""
         return self.provider.service_files(content)
 
-    def cursor(self, update: Any, /) -> int | None:
-        """Return where the service's stream stands after an update."""
-        return self.provider.cursor(update)
-
     def continuation_messages(self, response: ChatResponse[Any], /) -> Sequence[Message] | None:
         """Return the messages by which a model that has paused continues."""
         found = (client.provider.continuation_messages(response) for client in self.clients)

@@ -9,7 +9,6 @@ send such items back exactly as the API returned them.
 # ruff: noqa: SLF001 - the overrides call what they override
 
 import asyncio
-import copy
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import cache
@@ -22,9 +21,8 @@ from durable_agent_host.agent.response_limits import until_its_end
 from durable_agent_host.agent.retry_classification import classify_error
 from durable_agent_host.concurrency.thread_offload import await_in_thread_if_many, contents_in, run_in_thread_if_many
 from durable_agent_host.model.ending import LENGTH
-from durable_agent_host.model.log_entry import CURSOR
 from durable_agent_host.model.provider_item import ITEM, SERVICE_TIER
-from durable_agent_host.providers.adapted_client import FoldedStreamMixin, bypass_transform, unwrap_update
+from durable_agent_host.providers.adapted_client import FoldedStreamMixin, bypass_transform
 from durable_agent_host.providers.call_pairing import declared_tool_names
 from durable_agent_host.providers.event_normalization import NormalizedEventsMixin
 from durable_agent_host.providers.lost_state import accepted_request_options, rules_for, with_contents
@@ -142,27 +140,17 @@ async def stream_or_retrieve(
     stream: ResponseStream[ChatResponseUpdate, ChatResponse[Any]],
     retrieve: Callable[[], Awaitable[ChatResponse[Any]]],
     to_updates: Callable[[Any], Iterable[ChatResponseUpdate]],
-    token: Mapping[str, Any],
 ) -> AsyncGenerator[ChatResponseUpdate]:
     """Yield a response as it streams, or in full when the service no longer streams it.
 
     Args:
-        stream: of the response; of the events after the cursor, if the token has one.
+        stream: of the response.
         retrieve: returns the full response.
         to_updates: reads a response of the SDK.
-        token: of the response, with the texts up to the cursor, if it has one.
     """
-    cursor = token.get(CURSOR)
     try:
         async with stream:
-            has_started = cursor is None
             async for update in stream:
-                number: Any = getattr(unwrap_update(update), "sequence_number", None)
-                if cursor is not None and isinstance(number, int) and number <= cursor:
-                    continue
-                if not has_started:
-                    has_started = True
-                    yield ChatResponseUpdate(role="assistant", contents=token["contents"])
                 yield update
     except Exception as error:
         if (retry_decision := classify_error(error)) is None or _TOO_OLD.search(retry_decision.message) is None:
@@ -210,12 +198,9 @@ class ItemPreservingMixin(FoldedStreamMixin):
 
     def _start_call(self, *, messages: Sequence[Message], options: Mapping[str, Any], **kwargs: Any) -> Any:
         client: Any = super()
-        token: Mapping[str, Any] = options.get("continuation_token") or {}
-        if CURSOR in token:
-            client = super(ItemPreservingMixin, self._starting_after(token[CURSOR]))
         result = client._start_call(messages=messages, options=options, **kwargs)
         result._stream_source = until_its_end(result._stream_source, is_truncated)
-        if not token:
+        if not options.get("continuation_token"):
             return result
 
         def retrieve() -> Any:
@@ -223,12 +208,9 @@ class ItemPreservingMixin(FoldedStreamMixin):
             return retriever._inner_get_response(messages=messages, options=options, stream=False, **kwargs)
 
         def finalize(updates: Sequence[Any]) -> Any:
-            final_event: Any = unwrap_update(updates[-1]) if updates else None
-            if CURSOR in token and getattr(final_event, "type", None) in _LAST_EVENTS:
-                updates = self._read_response(final_event.response)
             return self._finalize_response_updates(updates, response_format=options.get("response_format"))
 
-        return ResponseStream(stream_or_retrieve(result, retrieve, self._read_response, token), finalizer=finalize)
+        return ResponseStream(stream_or_retrieve(result, retrieve, self._read_response), finalizer=finalize)
 
     def _read_response(self, response: Any) -> list[ChatResponseUpdate]:
         """Read a whole response as the events that the service would have streamed."""
@@ -240,12 +222,6 @@ class ItemPreservingMixin(FoldedStreamMixin):
             if event["type"] != "response.output_item.added"  # the framework would read some items twice
         )
         return [self._parse_chunk_from_openai(event, {}, calls) for event in events]
-
-    def _starting_after(self, cursor: int) -> Any:
-        """Copy the client so that it retrieves the events of a response after a number."""
-        clone: Any = copy.copy(self)
-        clone.client = clone.client.with_options(default_query={"starting_after": str(cursor)})
-        return clone
 
     def _parse_chunk_from_openai(self, event: Any, *args: Any, **kwargs: Any) -> Any:
         if (error := parse_failure(event)) is not None:

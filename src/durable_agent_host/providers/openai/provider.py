@@ -13,7 +13,6 @@ from durable_agent_host.codec.strict_json import object_at, value_at
 from durable_agent_host.model.conversation_file import ServedFile, ServiceFile
 from durable_agent_host.model.ids import derived_id
 from durable_agent_host.model.provider_item import STAMP, HostedCall, ItemPart, LostState
-from durable_agent_host.providers.adapted_client import unwrap_update
 from durable_agent_host.providers.cross_provider_history import ReplayTarget, rewrite_for
 from durable_agent_host.providers.event_normalization import normalize_streams
 from durable_agent_host.providers.generic_provider import IMAGE_TYPES, GenericProvider, remove_carriers
@@ -129,11 +128,6 @@ class ResponsesProvider(OpenAIProvider):
             }
             adapter.__dict__.update(fast_clients)
         return normalize_streams(adapter, client, NormalizedResponsesMixin)
-
-    def cursor(self, update: Any, /) -> int | None:
-        """Return the number of the event that an update was made from."""
-        number = getattr(unwrap_update(update), "sequence_number", None)
-        return number if isinstance(number, int) else None
 
     async def cancel(self, client: Any, continuation: Mapping[str, Any], /) -> None:
         """Cancel the response that is generated in the background."""
