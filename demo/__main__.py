@@ -7,8 +7,10 @@ that the next turn replayed; a difference gives status 1.
 """
 
 import argparse
+import contextlib
 import json
 import os
+import shutil
 import signal
 import sys
 import tempfile
@@ -65,10 +67,12 @@ class Demo:
         self.host = Process.start("functions_host", arguments, settings, without=provider.removed_variables)
 
     def stop(self) -> None:
-        """Stop both processes."""
+        """Stop both processes, and delete the data, unless something was lost."""
         for name in ("host", "model"):
             if process := getattr(self, name, None):
                 process.stop()
+        if not self.losses:
+            shutil.rmtree(self.data, ignore_errors=True)
 
     def hold_conversation(self, conversation: Conversation) -> None:
         """Hold one conversation, kill the host after its first turn, and check the last response."""
@@ -172,7 +176,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: arguments of the command line, without the program name.
 
     Returns:
-        0 if nothing was lost, 1 if something was, 2 if a process did not start.
+        0 if nothing was lost, 1 if something was, 2 if a process did not start, 130 after Ctrl-C.
     """
     parser = argparse.ArgumentParser(
         prog="./scripts/demo", description="Durable conversations, with a host that is killed."
@@ -211,6 +215,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     except KeyboardInterrupt:
         print()
+        return 128 + signal.SIGINT
     finally:
         demo.stop()
     return 1 if demo.losses else 0
@@ -221,12 +226,13 @@ def _exit_on_signal(signal_number: int, _frame: object) -> None:
 
 
 def serve(demo: Demo) -> None:
-    """Print the URLs and wait for Ctrl-C."""
+    """Print the URLs and wait for the host's end, or Ctrl-C."""
     print(f"\nStill running (stop with Ctrl-C):\n  agents  {demo.host.url}/api/agents")
     print(f"  inspect {demo.host.url}/api/inspector")
     print(f"  try     curl {demo.host.url}/api/agents/BugRepro/run -d \"Please echo 'hello'\"")
     print(f"  model   {demo.control}/requests", flush=True)
-    os.waitpid(demo.host.pid, 0)
+    with contextlib.suppress(KeyboardInterrupt):
+        os.waitpid(demo.host.pid, 0)
 
 
 if __name__ == "__main__":

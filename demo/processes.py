@@ -84,15 +84,23 @@ class Process:
             command, env=environment, stdout=output, stderr=output, start_new_session=True
         )
         started = cls("", process)
+        try:
+            started.url = started._wait_until_ready(output, find_url)
+        except BaseException:  # Ctrl-C included: nobody else knows the process
+            started.kill()
+            raise
+        return started
+
+    def _wait_until_ready(self, output: IO[bytes], find_url: Callable[[str], str | None]) -> str:
         deadline = time.monotonic() + READY_SECONDS
+        command = self._process.args
         while time.monotonic() < deadline:
             output_text = _read(output)
             if url := find_url(output_text):
-                return cls(url, process)
-            if process.poll() is not None:
-                raise StartFailedError(output_text.strip() or f"{command} ended with status {process.returncode}")
+                return url
+            if self._process.poll() is not None:
+                raise StartFailedError(output_text.strip() or f"{command} ended with status {self._process.returncode}")
             time.sleep(0.02)
-        started.kill()
         raise StartFailedError(f"{command} was not ready after {READY_SECONDS:g} s: {_read(output).strip()}")
 
     @property
@@ -102,7 +110,8 @@ class Process:
 
     def kill(self) -> None:
         """Send SIGKILL to the process and those that it has started, as a crash does."""
-        os.killpg(self.pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
         self._process.wait()
 
     def stop(self) -> None:

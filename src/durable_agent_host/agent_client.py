@@ -7,6 +7,7 @@ last event.
 """
 
 import asyncio
+import json
 import logging
 import time
 from collections.abc import AsyncGenerator, AsyncIterable, Mapping, Sequence
@@ -268,7 +269,7 @@ class AgentClient:
 
     async def answer_run(self, workflow: str, run_id: str, answer: Answer | Sequence[Answer]) -> None:
         """Answer a question for which a run of a workflow waits, or several: ``{call_id, result}``."""
-        await self._request("POST", f"/workflow/{quote(workflow)}/respond/{quote(run_id, safe='')}", answer)
+        await self._request("POST", f"/workflow/{_quote(workflow)}/respond/{_quote(run_id)}", answer)
 
     async def cancel(self, agent: str, session_id: str, turn_id: str) -> TurnResult:
         """Cancel a turn that runs or waits. Guarantee: idempotent; a turn that has ended otherwise is a 409."""
@@ -319,7 +320,7 @@ class AgentClient:
 
     def file(self, agent: str, session_id: str, file_id: str) -> AsyncGenerator[bytes]:
         """Read the bytes of a file of a session, part by part."""
-        return self._parts(f"{_path(agent, session_id)}/files/{quote(file_id, safe='')}")
+        return self._parts(f"{_path(agent, session_id)}/files/{_quote(file_id)}")
 
     def export(self, agent: str, session_id: str) -> AsyncGenerator[bytes]:
         """Export a session as JSON lines, part by part."""
@@ -448,8 +449,10 @@ class AgentClient:
                 tried later, as one that stops does.
             AgentClientError: the host refuses.
         """
-        content: dict[str, Any] = {"content": body} if isinstance(body, AsyncIterable) else {"json": body}
-        request = self._http.build_request(method, self._base + path, headers=dict(headers), **content)
+        is_json = body is not None and not isinstance(body, AsyncIterable)
+        content = json.dumps(body, allow_nan=False) if is_json else body  # half of a surrogate pair has no UTF-8
+        types = {"content-type": "application/json"} if is_json else {}
+        request = self._http.build_request(method, self._base + path, headers={**headers, **types}, content=content)
         try:
             response = await self._http.send(request, stream=is_stream)
             if response.is_error:
@@ -517,9 +520,13 @@ class _Outage:
 
 
 def _path(agent: str, session_id: str = "", turn_id: str = "") -> str:
-    path = f"/agents/{quote(agent, safe='')}"
-    path += f"/sessions/{quote(session_id, safe='')}" if session_id else ""
-    return path + (f"/turns/{quote(turn_id, safe='')}" if turn_id else "")
+    path = f"/agents/{_quote(agent)}"
+    path += f"/sessions/{_quote(session_id)}" if session_id else ""
+    return path + (f"/turns/{_quote(turn_id)}" if turn_id else "")
+
+
+def _quote(text: str) -> str:
+    return quote(text, safe="", errors="surrogatepass")
 
 
 def _run_body(
