@@ -120,6 +120,7 @@ def test_a_response_is_created_streamed_and_read_again(client: openai.OpenAI, si
         later = client.responses.retrieve(response_id, stream=True, starting_after=number)
         assert dumps([*later]) == posted[number + 1 :]
     assert client.responses.retrieve(response_id).to_dict() == posted[-1]["response"]
+    assert [item.to_dict()["content"][0]["text"] for item in client.responses.input_items.list(response_id)] == ["hi"]
     assert [found.id for found in client.models.list()] == ["Talker", "Helper", "Open"]
 
 
@@ -163,6 +164,8 @@ def test_the_clients_tool_ends_a_response_and_its_output_begins_the_next(
     second = client.responses.create(**body)
     assert second.output_text == "Bonn."
     assert (first.id, second.previous_response_id) == (second.id, response.id)
+    (item,) = client.responses.input_items.list(second.id)
+    assert (item.type, item.call_id, item.output) == ("function_call_output", call.call_id, "Bonn")
     assert len(model.requests()) == 2
 
 
@@ -172,7 +175,7 @@ def to_input(item: Any) -> dict[str, Any]:
 
 
 def test_an_approval_is_requested_and_the_call_runs_in_the_next_response(client: openai.OpenAI, model: PracticeModel):
-    """The call is that of the request; the whole conversation can be deleted."""
+    """The call is that of the request; the whole conversation can be listed and deleted."""
     model.plan(PAY, {"text": "Paid."})
     response = client.responses.create(model="Helper", input="pay")
     (request,) = response.output
@@ -183,6 +186,10 @@ def test_an_approval_is_requested_and_the_call_runs_in_the_next_response(client:
     assert (call.type, call.output, call.approval_request_id) == ("mcp_call", "paid 3", request.id)
     assert (message.type, final.output_text) == ("message", "Paid.")
     assert response.conversation is not None
+    items = client.conversations.items.list(response.conversation.id, order="asc").data
+    types = ["message", "mcp_approval_request", "mcp_approval_response", "mcp_call", "message"]
+    assert [item.type for item in items] == types
+    assert client.conversations.retrieve(response.conversation.id).id == response.conversation.id
     assert client.conversations.delete(response.conversation.id).deleted
     with pytest.raises(openai.NotFoundError):
         client.responses.retrieve(final.id)
@@ -191,7 +198,8 @@ def test_an_approval_is_requested_and_the_call_runs_in_the_next_response(client:
 def test_an_earlier_response_forks_and_the_last_one_continues(client: openai.OpenAI, model: PracticeModel):
     """A conversation goes on by either id; a key makes a repeated fork the same, and a repeated request one turn."""
     model.plan(*({"text": f"Answer {number}."} for number in range(6)))
-    first = client.responses.create(model="Talker", input="one")
+    conversation = client.conversations.create(extra_body={"model": "Talker"})
+    first = client.responses.create(model="Talker", input="one", conversation=conversation.id)
     key = {"Idempotency-Key": "b"}
     second, repeated = (
         client.responses.create(model="Talker", input="two", previous_response_id=first.id, extra_headers=key)
@@ -209,6 +217,8 @@ def test_an_earlier_response_forks_and_the_last_one_continues(client: openai.Ope
     assert forks[0].conversation != first.conversation
     texts = json.dumps(model.requests()[-1]["body"]["input"]).split('"')
     assert [text for text in texts if text in {"one", "two", "2"}] == ["one", "2"]
+    with pytest.raises(openai.ConflictError, match="delete conv_"):
+        client.responses.delete(second.id)
 
 
 def test_what_a_client_sends_is_honoured_or_refused(client: openai.OpenAI, model: PracticeModel):
@@ -280,6 +290,7 @@ def test_ends_of_a_turn_are_ends_of_a_response(client: openai.OpenAI, site: Agen
     assert client.responses.cancel(running.id).status == "cancelled"
     *_, last = client.responses.retrieve(running.id, stream=True)
     assert (last.type, last.response.status) == ("response.incomplete", "cancelled")
+    client.responses.delete(running.id)
 
 
 @pytest.mark.parametrize("options", [{}, {"auto_previous_response_id": True}], ids=["replay", "previous"])

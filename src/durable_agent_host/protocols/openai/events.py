@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from durable_agent_host.agent_client import TurnEvent
 from durable_agent_host.codec.strict_json import object_at
 from durable_agent_host.model.pending_call import DECISIONS
-from durable_agent_host.model.turn import Turn
+from durable_agent_host.model.turn import Turn, TurnRequest
 from durable_agent_host.protocols.dialect import text_of
 from durable_agent_host.protocols.openai.ids import ItemName, encode_id
 
@@ -129,6 +129,7 @@ class ResponseEvents:
     Attributes:
         turn: as above.
         name: of the response.
+        input: the items with which it began.
         is_started, is_complete: whether there is the response, and whether it is complete.
         problem: why the turn has failed, if it has.
     """
@@ -139,6 +140,7 @@ class ResponseEvents:
         self.problem: Any = None
         request = turn.request
         self.name = ItemName(request.agent, request.session_id, request.turn_id, number)
+        self.input: list[Wire] = []
         self._conversation_id = encode_id("conv", *self.name[:2])
         self._is_function = is_function
         self._files_url = f"{url}/containers/{self._conversation_id}/files"
@@ -179,6 +181,7 @@ class ResponseEvents:
             return []
         if not self._sequence_number:
             self._begin(0)
+            self.input.append(_message(self.turn.request, encode_id("msg", *self.name[:4], "input")))
         self._offset = event.id
         if event.name != "reasoning.delta" and "reasoning" in self._open:
             self._end_text(_SUMMARY, _SUMMARY.part(self._open["reasoning"].text))
@@ -190,6 +193,7 @@ class ResponseEvents:
         """Begin one of the turn's responses; nothing of the earlier ones is for the client."""
         self._round = number
         self.is_started = number == self.name.number
+        self.input = []
         self._items = []
         self._events = []
         self._sequence_number = 0
@@ -408,8 +412,20 @@ class ResponseEvents:
         if data["kind"] == "callback":
             self._begin_call(self._pending[call_id])
             return
+        self.input.append(self._reply(data))
         if data["outcome"] == "approved" and (data["kind"] == "in_doubt" or call_id in self._announced_ids):
             self._begin_call({**self._pending[call_id], "approval_request_id": call_id})
+
+    def _reply(self, data: Wire) -> Wire:
+        call_id = data["call_id"]
+        client_id = self._pending[call_id]["client_id"]
+        item_id = encode_id("in", *self.name[:4], call_id)
+        if data["kind"] in DECISIONS:
+            fields = {"type": "mcp_approval_response", "approval_request_id": client_id}
+            return {"id": item_id, **fields, "approve": data["outcome"] == "approved"}
+        reply = self.turn.replies.get(call_id, {})
+        fields = {"type": "function_call_output", "call_id": client_id, "status": "completed"}
+        return {"id": item_id, **fields, "output": text_of(reply.get("result", reply.get("error")))}
 
     # ends
 
@@ -469,3 +485,20 @@ def _usage(usage: Wire | None) -> dict[str, Any] | None:
         "input_tokens_details": cache,
         "output_tokens_details": {"reasoning_tokens": count("reasoning_output")},
     }
+
+
+def _message(request: TurnRequest, item_id: str) -> Wire:
+    """Return the message of a turn as an item of input."""
+    parts = [*map(_part, request.contents)] or [{"type": "input_text", "text": request.message}]
+    return {"id": item_id, "type": "message", "role": "user", "status": "completed", "content": parts}
+
+
+def _part(content: Wire) -> Wire:
+    """Return a stored content of a message as a part of input."""
+    uri = content.get("uri") or ""
+    if content.get("type") == "text":
+        return {"type": "input_text", "text": content.get("text")}
+    if uri and str(content.get("media_type")).startswith("image/"):
+        return {"type": "input_image", "detail": "auto", "image_url": uri}
+    field_name = "file_data" if uri.startswith("data:") else "file_url"
+    return {"type": "input_file", "filename": content.get("name"), field_name: uri, "file_id": content.get("file_id")}

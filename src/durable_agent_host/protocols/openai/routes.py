@@ -24,7 +24,7 @@ from durable_agent_host.model.ids import check_session_id
 from durable_agent_host.model.log_entry import EVENT
 from durable_agent_host.protocols.dialect import agent_client, change_body, event_stream, first_event, none_if
 from durable_agent_host.protocols.openai.events import ResponseEvents, calls_for_client
-from durable_agent_host.protocols.openai.ids import ItemName, read_name
+from durable_agent_host.protocols.openai.ids import ItemName, encode_id, read_name
 from durable_agent_host.protocols.openai.requests import ResponseRequest
 from durable_agent_host.turn.turn_requests import id_of_key
 
@@ -143,10 +143,7 @@ class _Edge:
 
         A message that is repeated with its key has begun a turn in the session, or has made its fork.
         """
-        session = await self.app.session(*name[:2], limit=1)
-        turn_ids = [turn["turn_id"] for turn in session["turns"]]
-        turn_ids += filter(None, (session["running_turn_id"], *session["queued_turn_ids"]))
-        if turn_ids[-1:] == [name.turn_id]:
+        if (await self.turn_ids(name, limit=1))[-1:] == [name.turn_id]:
             return name.session_id
         key = key or uuid4().hex
         ids = partial(id_of_key, context=self.client.context, secret=await self.client.claims.id_secret())
@@ -155,6 +152,12 @@ class _Edge:
         fork_id = ids("fork", name.turn_id, key)
         await none_if(HTTPStatus.CONFLICT, self.app.fork(*name[:2], fork_id, at_turn=name.turn_id))
         return fork_id
+
+    async def turn_ids(self, name: ItemName, **query: int) -> list[str]:
+        """List the turns of a session, the newest last."""
+        session = await self.app.session(*name[:2], **query)
+        turn_ids = [*(turn["turn_id"] for turn in session["turns"]), session["running_turn_id"]]
+        return [turn_id for turn_id in (*turn_ids, *session["queued_turn_ids"]) if turn_id]
 
 
 async def create_response(edge: _Edge) -> Response:
@@ -187,9 +190,56 @@ async def cancel_response(edge: _Edge) -> Response:
 
 
 async def delete(edge: _Edge) -> Response:
-    """``DELETE /openai/v1/conversations/{id}``: erase a conversation with its responses."""
-    await edge.app.delete(*edge.name[:2])
-    return _json({"id": edge.call.path_part("id"), "object": "conversation.deleted", "deleted": True})
+    """``DELETE …/{id}``: erase a conversation; by the id of a response only if the conversation has no other turn."""
+    name = edge.name
+    if name.turn_id and await edge.turn_ids(name) != [name.turn_id]:
+        conversation_id = encode_id("conv", *name[:2])
+        detail = f"the conversation of this response has others: delete {conversation_id} with all of them"
+        return problem(HTTPStatus.CONFLICT, detail)
+    await edge.app.delete(*name[:2])
+    kind = "response" if name.turn_id else "conversation.deleted"
+    return _json({"id": edge.call.path_part("id"), "object": kind, "deleted": True})
+
+
+async def list_items(edge: _Edge) -> Response:
+    """``GET …/{id}/items``: what the request for a response had; or all items of a conversation.
+
+    The newest comes first unless the request has another order.
+    """
+    name = edge.name
+    items: list[Mapping[str, Any]] = []
+    if name.turn_id:
+        items += (await edge.read(name)).input
+    for turn_id in () if name.turn_id else await edge.turn_ids(name):
+        name = ItemName(*name[:2], turn_id)
+        while (response := await edge.read(name)).is_started:
+            items += [*response.input, *response.output]
+            name = name._replace(number=name.number + 1)
+    if edge.call.query.get("order") != "asc":
+        items.reverse()
+    ids = [item["id"] for item in items] or [None]
+    return _json({"object": "list", "data": items, "first_id": ids[0], "last_id": ids[-1], "has_more": False})
+
+
+async def create_conversation(edge: _Edge) -> Response:
+    """``POST /openai/v1/conversations``: name a new conversation of the agent ``model``."""
+    body = parse_object(edge.call.body or b"{}")
+    model = body.pop("model", None)
+    if fields := [name for name, value in body.items() if value]:
+        raise RequestError(f"{fields[0]!r} of a conversation cannot be set: leave it out")
+    if not isinstance(model, str):
+        raise RequestError("name the agent of the conversation as 'model'")
+    return _conversation(encode_id("conv", edge.host.agent(model), uuid4().hex))
+
+
+async def read_conversation(edge: _Edge) -> Response:
+    """``GET /openai/v1/conversations/{id}``: the id of a conversation that there is."""
+    await edge.app.session(*edge.name[:2], limit=1)
+    return _conversation(edge.call.path_part("id"))
+
+
+def _conversation(conversation_id: str) -> Response:
+    return _json({"id": conversation_id, "object": "conversation", "created_at": 0, "metadata": None})
 
 
 async def list_models(edge: _Edge) -> Response:
@@ -231,11 +281,17 @@ def _route(name: str, method: str, path: str, action: Action, handler: Callable[
 
 
 _RESPONSE: Final = "responses/{id}"
+_CONVERSATION: Final = "conversations/{id}"
 ROUTES: Final[tuple[Route, ...]] = (
     _route("create-response", "POST", "responses", "turn.run", create_response),
     _route("read-response", "GET", _RESPONSE, "turn.follow", read_response),
     _route("cancel-response", "POST", f"{_RESPONSE}/cancel", "turn.cancel", cancel_response),
-    _route("delete-conversation", "DELETE", "conversations/{id}", "session.delete", delete),
+    _route("delete-response", "DELETE", _RESPONSE, "session.delete", delete),
+    _route("input-items", "GET", f"{_RESPONSE}/input_items", "turn.read", list_items),
+    _route("create-conversation", "POST", "conversations", "turn.run", create_conversation),
+    _route("read-conversation", "GET", _CONVERSATION, "session.read", read_conversation),
+    _route("delete-conversation", "DELETE", _CONVERSATION, "session.delete", delete),
+    _route("items", "GET", f"{_CONVERSATION}/items", "session.read", list_items),
     _route("models", "GET", "models", "agents.list", list_models),
     _route("file", "GET", "files/{id}/content", "files.read", read_file),
     _route("container-file", "GET", "containers/{container}/files/{id}/content", "files.read", read_file),
