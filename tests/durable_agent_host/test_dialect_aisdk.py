@@ -160,12 +160,40 @@ def test_a_page_brings_its_tools_and_is_told_what_a_run_does_not_take(site: Agen
     chunks = chunks_of(post(site, "tools", "show it", client_tools=[{"name": "show_map"}]))
     assert [chunk["type"] for chunk in chunks[2:]] == ["tool-input-available", "finish-step", "finish"]
     assert chunks[-1]["finishReason"] == "tool-calls"
-    for body in ({"agent": "Payer"}, {"id": 3}, {"message": {"id": "u"}}, {"colour": "red"}, {"trigger": "other"}):
+    names = ("agent", "session_id", "thread_id", "idempotency_key", "role", "wait_for_response", "self", "colour")
+    bodies: list[Any] = [{name: value} for name in names for value in ("x", False, None)]
+    bodies += [{"id": 3}, {"message": {"id": "u"}}, {"messages": []}, {"trigger": "other"}, {"messageId": 3}]
+    bodies += [{"client_tools": [{"name": "pay"}]}, {"policy": "now"}]
+    for body in bodies:
         refused = post(site, "tools", "no", **body)
-        assert (refused.status_code, refused.headers["content-type"]) == (400, "text/plain"), body
-        assert refused.text
+        assert (refused.status_code, refused.headers["content-type"]) == (400, "text/plain; charset=utf-8"), body
+        assert next(iter(body)) in refused.text
+    for data in ("[1]", "null"):
+        assert "an object" in requests.post(f"{site.url}/api/ai/Guide", data=data).text
     assert requests.post(f"{site.url}/api/ai/Nobody", json={"id": "c", "message": {}}).status_code in {400, 404}
     assert requests.get(f"{site.url}/api/ai/Guide/no-chat/stream").status_code == 204
+
+
+def test_an_answer_that_decides_nothing_is_refused(site: AgentHost, model: PracticeModel):
+    """So are two answers to a call; it waits for its answer as before."""
+    model.plan({"calls": [{"name": "pay", "arguments": {"amount": 3}}]}, {"text": "Paid."})
+    start, _, call, *_ = chunks_of(post(site, "answers", "pay"))
+
+    def answer(*parts: dict[str, Any]) -> requests.Response:
+        message = {"id": start["messageId"], "role": "assistant", "parts": [{"type": "step-start"}, *parts]}
+        return post(site, "answers", "", message=message, messageId=message["id"])
+
+    part = {"state": "approval-responded", "toolCallId": call["toolCallId"]}
+    approved = {**part, "approval": {"approved": True}}
+    denied = {**part, "approval": {"approved": False}}
+    result = {**part, "state": "output-available", "output": "paid"}
+    error = {**part, "state": "output-error"}
+    nameless = {**approved, "toolCallId": None}
+    unsure = {**part, "approval": {"approved": "yes"}}
+    for parts in ([part], [unsure], [approved, denied], [result], [error], [nameless]):
+        refused = answer(*parts)
+        assert refused.status_code == 400, refused.text
+    assert chunks_of(answer(approved))[-1]["finishReason"] == "stop"
 
 
 def event(number: int, kind: str, /, **data: Any) -> TurnEvent:

@@ -187,7 +187,7 @@ async def _stream(run: CurrentRun, messages: list[Message]) -> None:
         run.gate.raise_if_waiting()
     if run.agent.is_opaque:
         await _record_agent_start(run)
-    run.agent.check_client_tools(request)
+    run.agent.check_client_tools(request.client_tools)  # those of an MCP server are known by now
     while messages:
         start = len(run.output)
         stretch = TaskSlice()

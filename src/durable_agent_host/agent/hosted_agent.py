@@ -108,18 +108,18 @@ class HostedAgent:
         configuration: Any = getattr(self.client, "function_invocation_configuration", None)
         return bool(configuration and configuration.get("include_detailed_errors"))
 
-    def check_client_tools(self, request: TurnRequest) -> None:
+    def check_client_tools(self, client_tools: Sequence[Mapping[str, Any]]) -> None:
         """Refuse tools of a request that the agent cannot have.
 
         Raises:
             RequestError: the agent has a tool of the same name, or takes none.
         """
-        if not request.client_tools:
+        if not client_tools:
             return
         if not self.has_journal:
-            raise RequestError(f"agent {request.agent!r} takes no client_tools: {self.why_no_journal}")
+            raise RequestError(f"the agent takes no client_tools: {self.why_no_journal}")
         names = {getattr(tool, "name", None) for tool in self._own_tools()}
-        for tool in request.client_tools:
+        for tool in client_tools:
             if tool["name"] in names:
                 raise RequestError(
                     f"the agent has a tool {tool['name']!r} itself: give the tool in client_tools another name"

@@ -176,7 +176,7 @@ def parse_object(body: bytes) -> dict[str, Any]:
     """Parse the JSON object of a body; raises as `parse_json` does."""
     value = parse_json(body)
     if not isinstance(value, dict):
-        raise RequestError('the body is JSON, but not an object: send {"message": "…"}')
+        raise RequestError("the body is JSON, but not an object: send an object with the request's fields")
     return cast("dict[str, Any]", value)
 
 

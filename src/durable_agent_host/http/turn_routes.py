@@ -390,6 +390,7 @@ def _turn_request(
 ) -> TurnRequest:
     if parameters.client_tools and not host.allows_client_tools:
         raise RequestError("this app takes no tools from clients: leave client_tools out")
+    host.agents[agent].hosted.check_client_tools(parameters.client_tools)
     request = ClientRequest(
         with_sent_files(parameters.message, parameters.files),
         request_hash=parameters.request_hash,

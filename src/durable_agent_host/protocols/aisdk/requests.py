@@ -8,9 +8,12 @@ from typing import Any, Final, Literal
 
 from pydantic import BaseModel, Field
 
+from durable_agent_host.codec.strict_json import object_at
 from durable_agent_host.model.pending_call import PendingCall
 
 _PART_FIELDS: Final = {"type": "type", "text": "text", "url": "url", "mediaType": "media_type", "filename": "name"}
+RUN_FIELDS: Final = ("policy", "options", "response_format", "enable_tool_calls", "client_tools")
+"""The fields of `run` that a post may have, too."""
 
 
 class Message(BaseModel):
@@ -27,20 +30,22 @@ class Message(BaseModel):
 
     def replies(self, pending_calls: Sequence[PendingCall]) -> list[dict[str, Any]]:
         """Return what the page replies to the calls that wait."""
-        call_ids = {call.call_id for call in pending_calls}
+        call_ids = [None, *(call.call_id for call in pending_calls)]  # a part without an id is refused
         replies: list[dict[str, Any]] = []
         for part in self.parts:
-            match part:
-                case {"state": "approval-responded", "approval": {"approved": is_approved, **details}}:
-                    reply = {"approved": is_approved, "reason": details.get("reason")}
-                case {"state": "output-available", "output": output}:
-                    reply = {"result": output}
-                case {"state": "output-error", "errorText": error}:
-                    reply = {"error": error}
+            match part.get("state"):
+                case "approval-responded":
+                    approval = object_at(part, "approval")
+                    reply = {"approved": approval.get("approved"), "reason": approval.get("reason")}
+                case "output-available":
+                    reply = {"result": part.get("output")}
+                case "output-error":
+                    reply = {"error": part.get("errorText")}
                 case _:
                     continue
-            if part["toolCallId"] in call_ids:
-                replies.append({"call_id": part["toolCallId"], **reply})
+            call_id = part.get("toolCallId")
+            if call_id in call_ids:
+                replies.append({"call_id": call_id, **reply})
         return replies
 
 
@@ -49,8 +54,5 @@ class Post(BaseModel, extra="allow"):
 
     id: str
     messages: list[Message] = Field(min_length=1)
-    trigger: str = "submit-message"
+    trigger: Literal["submit-message", "regenerate-message"] = "submit-message"
     message_id: str | None = Field(None, alias="messageId")
-    agent: None = None
-    session_id: None = None
-    idempotency_key: None = None

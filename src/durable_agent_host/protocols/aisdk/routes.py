@@ -77,12 +77,21 @@ def _encode(*chunks: Chunk) -> bytes:
 
 async def send(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
     """``POST /ai/{agent}``: run a turn for the last message of a chat, or continue one that waits; streams it."""
-    from durable_agent_host.protocols.aisdk.requests import Post  # noqa: PLC0415 - its types take milliseconds to make
+    from durable_agent_host.protocols.aisdk.requests import (  # noqa: PLC0415 - its types take milliseconds to make
+        RUN_FIELDS,
+        Post,
+    )
 
     fields = parse_object(call.body)
-    if "message" in fields:
+    if "messages" not in fields and "message" in fields:
         fields["messages"] = [fields.pop("message")]
     post = validate(TypeAdapter(Post), fields)
+    more = post.model_extra or {}
+    if unknown := more.keys() - RUN_FIELDS:
+        raise RequestError(
+            f"the body has {min(unknown)!r}, which a chat does not take: it takes id, messages or message, trigger, "
+            f"messageId, {', '.join(RUN_FIELDS)}"
+        )
     message = next((item for item in post.messages if item.id == post.message_id), post.messages[-1])
     chat = _Chat(host, call, client)
     chat.id = post.id
@@ -90,11 +99,6 @@ async def send(host: HandlerContext, call: RouteRequest, client: TurnClient) -> 
         if post.message_id is not None or post.trigger != "submit-message":
             raise RequestError(
                 "an edited or regenerated message is a fork: fork the session, and use its id as the chat's"
-            )
-        more = post.model_extra or {}
-        if more.keys() & {"agent", "session_id", "idempotency_key"}:
-            raise RequestError(
-                "leave out agent, session_id and idempotency_key: the URL, 'id' and the message say them"
             )
         return await chat.stream(
             chat.api.stream(chat.agent, message.content, session_id=chat.id, idempotency_key=message.id, **more)
@@ -126,7 +130,7 @@ async def stop(host: HandlerContext, call: RouteRequest, client: TurnClient) -> 
 
 def _show_problem(problem: Mapping[str, Any], response: Response) -> Response:
     """Answer with the text that a page shows."""
-    return change_body(response, problem["detail"], "text/plain")
+    return change_body(response, problem["detail"], "text/plain; charset=utf-8")
 
 
 _route = partial(Route, replies={}, part="aisdk", show_problem=_show_problem)
