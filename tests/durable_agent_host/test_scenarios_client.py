@@ -163,6 +163,8 @@ async def test_a_refusal_has_status_and_reason(call: Call, model: PracticeModel)
     for method, principal, arguments, status in (
         ("turn", "bob", {"agent": "Payer", **ids}, 404),
         ("run", "ada", {"agent": "Payer", "message": "hi", "massage": "hi"}, 400),
+        ("run", "ada", {"agent": "Payer", "message": "half \ud83d"}, 400),
+        ("session", "ada", {"agent": "Payer", "session_id": "half \ud83d"}, 404),
         ("run", "ada", {"agent": "Nobody", "message": "hi"}, 404),
         ("cancel", "ada", {"agent": "Payer", **ids}, 409),
     ):
