@@ -108,13 +108,12 @@ def _make(kind: str, request: pytest.FixtureRequest, folder: Path) -> Backend[Tu
         return EncryptedSqlite(folder / "made" / "turns.db")
     if kind == "redis":
         return Redis(request.getfixturevalue("redis_port"))
-    # Small parts and blocks: every test rolls over and splits.
-    small = {"max_blocks": 5, "max_block_bytes": 4096} if kind == "blob-small" else {}
+    small = {"max_block_bytes": 4096} if kind == "blob-small" else {}
     return Blob(request.getfixturevalue("azurite_port"), small)
 
 
 BLOB = chooser("blobs").choice(["blob", "blob-small"])
-"""Blobs as they are, or so small that every test rolls over and splits: each change draws one."""
+"""Blobs as they are, or with so small blocks that every test splits: each change draws one."""
 SHARED = ("sqlite", "encrypted", BLOB, "redis")
 """Stores that several processes can share.
 

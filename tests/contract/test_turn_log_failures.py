@@ -107,34 +107,6 @@ async def test_an_append_that_was_cut_off_is_passed_over(blob):
     assert texts(records) == ["before", "same attempt"]
 
 
-@pytest.mark.drawn(1)
-@pytest.mark.parametrize("answer", [200, 409])
-async def test_a_full_blob_is_left_behind(blob, answer):
-    """When a part has all the blocks that it can have and no seal, the log goes on in the next one."""
-    log_id = new_id()
-    large, small = blob.store(max_blocks=1000), blob.store(max_blocks=6)
-    attempt = await large.open(log_id)
-    for number in range(5):
-        await large.append(log_id, [delta(str(number))], attempt=attempt)
-
-    def decide(request: ProxyRequest):
-        if "appendblock" in request.query and request.path.endswith("/00000000"):
-            request.code = "BlockCountExceedsLimit"
-            return 409
-        return None
-
-    if answer == 409:
-        with FaultyHttp(blob.port, decide) as proxy:
-            behind = blob.store(port=proxy.port, max_blocks=6)
-            assert await behind.append(log_id, [delta("5")], attempt=attempt) == 6
-    else:
-        assert await small.append(log_id, [delta("5")], attempt=attempt) == 6
-    assert await small.append(log_id, [delta("6")], attempt=attempt) == 7
-    records = await read_all(blob.store(max_blocks=6), log_id)
-    assert_consecutive(records)
-    assert texts(records) == [str(number) for number in range(7)]
-
-
 async def test_a_foreign_blob_is_rejected(blob):
     """A blob in the log's place that is no log raises LogError, and is left as it is."""
     from azure.storage.blob.aio import ContainerClient
@@ -145,7 +117,7 @@ async def test_a_foreign_blob_is_rejected(blob):
     await log.open(log_id)
     client = ContainerClient.from_connection_string(azurite_connection(blob.port), blob.container)
     async with client:
-        await client.get_blob_client(f"{log_id}/00000000").append_block(b"something else\n" * 100)
+        await client.get_blob_client(f"{log_id}/entries").append_block(b"something else\n" * 100)
     with pytest.raises(LogError, match="no frame"):
         await read_all(blob.store(), log_id)
     with pytest.raises(LogError, match="no frame"):

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -108,12 +108,10 @@ class BlobRange:
     Attributes:
         data: the bytes; empty at the end of the blob.
         size: of the whole blob.
-        blocks: how many it has, if it is an append blob.
     """
 
     data: bytes
     size: int
-    blocks: int
 
 
 @dataclass(frozen=True)
@@ -126,14 +124,12 @@ class BlobListItem:
         etag: of its state.
         age_seconds: since it was last written, by the storage's clock, which counts whole seconds: up to one too many
             or too few.
-        metadata: if requested.
     """
 
     name: str
     size: int
     etag: str
     age_seconds: float
-    metadata: Mapping[str, str]
 
 
 class BlobContainer:
@@ -266,7 +262,7 @@ class BlobContainer:
 
         return await self._request(call)
 
-    async def list_blobs(self, prefix: str, *, with_metadata: bool = False) -> list[BlobListItem]:
+    async def list_blobs(self, prefix: str) -> list[BlobListItem]:
         """List blobs by name prefix; empty without the container."""
 
         async def call() -> list[BlobListItem]:
@@ -278,15 +274,10 @@ class BlobContainer:
                     now = parsedate_to_datetime(response.http_response.headers.get("date"))
 
             found: list[BlobListItem] = []
-            blobs = self.client().list_blobs(
-                name_starts_with=prefix,
-                include=["metadata"] if with_metadata else None,
-                raw_response_hook=record_time,
-            )
+            blobs = self.client().list_blobs(name_starts_with=prefix, raw_response_hook=record_time)
             async for blob in cast("AsyncIterator[Any]", blobs):
                 age = (now - blob.last_modified).total_seconds()
-                metadata = dict(blob.metadata or {})
-                found.append(BlobListItem(str(blob.name), int(blob.size), str(blob.etag), age, metadata))
+                found.append(BlobListItem(str(blob.name), int(blob.size), str(blob.etag), age))
             return found
 
         return await self._list(call)
@@ -426,4 +417,4 @@ def code_of(error: HttpResponseError) -> str:
 def _range(data: bytes, properties: Any) -> BlobRange:
     content_range = str(getattr(properties, "content_range", None) or "")
     size = content_range.rpartition("/")[2] or properties.size
-    return BlobRange(data, int(size), int(properties.append_blob_committed_block_count or 0))
+    return BlobRange(data, int(size))

@@ -12,14 +12,17 @@ from durable_agent_host.turn_log.protocol import INTERVAL_SECONDS, TurnLog
 BATCH_BYTES: Final = 16 * 1024
 WAITING_BYTES: Final = 1024 * 1024
 _ENTRY_BYTES: Final = 64
+_SLOWER_ENTRIES: Final = 10_000
+"""After so many entries of a log, the interval doubles, up to five times."""
 
 
 class TurnLogWriter:
     """Appends to a log in the order of the calls, which all come from one event loop.
 
     The first event is written immediately, later ones at most once per interval, or earlier when a batch is full or
-    something is committed. Adjacent deltas of a batch are merged into one event. Memory is bounded: `put` waits while
-    the store is far behind. Entries but deltas carry the time at which they were handed over, in milliseconds.
+    something is committed; the interval grows with the log, whose store may limit the number of its writes. Adjacent
+    deltas of a batch are merged into one event. Memory is bounded: `put` waits while the store is far behind. Entries
+    but deltas carry the time at which they were handed over, in milliseconds.
 
     Args:
         log: the store.
@@ -49,6 +52,7 @@ class TurnLogWriter:
         self._loop = asyncio.get_running_loop()
         self._write_event = asyncio.Event()
         self._written_at = float("-inf")
+        self._offset = 0
         self._is_writing = False
         self._task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -135,7 +139,7 @@ class TurnLogWriter:
         """Start or schedule a write of what waits: now if it is urgent or large, else when the interval is over."""
         if self._is_writing or not self._pending_entries:
             return
-        due_at = self._written_at + self._interval_seconds
+        due_at = self._written_at + self._interval_seconds * 2 ** min(self._offset // _SLOWER_ENTRIES, 5)
         if self._is_urgent or self._bytes >= BATCH_BYTES or due_at <= self._loop.time():
             self._begin()
         elif self._timer is None:
@@ -184,6 +188,7 @@ class TurnLogWriter:
             if not isinstance(error, Exception):  # the loop is being shut down
                 raise
             return
+        self._offset = first + len(entries)
         for durable, index in promises:
             if not durable.done():
                 durable.set_result(first + index)

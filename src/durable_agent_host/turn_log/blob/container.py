@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
 
 from azure.core import MatchConditions
@@ -12,28 +11,10 @@ from azure.storage.blob.aio import ContainerClient
 from durable_agent_host.storage.azure_blob_container import BlobContainer, BlobMissingError, as_body, code_of
 
 _AT_ONCE: Final = 16
-MAX_BLOCKS: Final = 50_000
-_FIRST_OFFSET: Final = "first_offset"
-_ATTEMPT: Final = "attempt"
 
 
 class BlobMovedError(Exception):
     """The blob does not end at the expected position, or takes no more blocks."""
-
-
-@dataclass(frozen=True)
-class Part:
-    """One append blob of a log.
-
-    Attributes:
-        number: from 0.
-        first_offset: of its first entry.
-        attempt: the current one at its creation.
-    """
-
-    number: int
-    first_offset: int
-    attempt: int
 
 
 class LogContainer(BlobContainer):
@@ -76,24 +57,11 @@ class LogContainer(BlobContainer):
             raise self.explain(error) from error
         self.durable_writes += 1
 
-    async def create(self, name: str, *, first_offset: int, attempt: int) -> None:
+    async def create(self, name: str) -> None:
         """Create an append blob, unless it exists. Creates the container if that is missing."""
-        metadata = {_FIRST_OFFSET: str(first_offset), _ATTEMPT: str(attempt)}
 
         async def call() -> Any:
-            return (
-                await self.client()
-                .get_blob_client(name)
-                .create_append_blob(metadata=metadata, match_condition=MatchConditions.IfMissing)
-            )
+            blob = self.client().get_blob_client(name)
+            return await blob.create_append_blob(match_condition=MatchConditions.IfMissing)
 
         await self.make(call)
-
-    async def parts(self, log_id: str) -> list[Part]:
-        """List the append blobs of a log, in order; empty without one."""
-        found = [
-            Part(int(blob.name.rpartition("/")[2]), int(blob.metadata[_FIRST_OFFSET]), int(blob.metadata[_ATTEMPT]))
-            for blob in await self.list_blobs(f"{log_id}/", with_metadata=True)
-            if _FIRST_OFFSET in blob.metadata
-        ]
-        return sorted(found, key=lambda part: part.number)

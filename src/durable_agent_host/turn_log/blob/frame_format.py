@@ -2,8 +2,7 @@ r"""Frames: the format of appends to a turn log in an append blob.
 
 One block of the blob is one frame: a header, which is a line of JSON, and ``bytes`` bytes of entries, one per line. An
 append that is too large for a block is cut into several frames, at any byte, and counts once its last frame is there.
-If the writer dies in between, the next append starts with a frame 0, and readers skip the incomplete one. A header with
-``next`` seals the blob: the log continues in another one.
+If the writer dies in between, the next append starts with a frame 0, and readers skip the incomplete one.
 
 ::
 
@@ -18,7 +17,7 @@ from typing import Any, Final, cast
 
 from durable_agent_host.codec.log_entry import decode_log_entry
 from durable_agent_host.errors import LogError
-from durable_agent_host.model.log_entry import LogRecord
+from durable_agent_host.model.log_entry import LogPage, LogRecord
 from durable_agent_host.turn_log.blob.container import LogContainer
 
 _MAX_HEADER_BYTES: Final = 512
@@ -36,7 +35,6 @@ class LogFrame:
         index: of the frame in the append, from 0.
         total: frames of the append.
         payload: its part of the append's lines.
-        next_part: number of the blob in which the log continues, if this frame seals its blob; else None.
         position: of the frame in its blob.
         end: of the frame in its blob.
     """
@@ -48,7 +46,6 @@ class LogFrame:
     index: int
     total: int
     payload: bytes
-    next_part: int | None
     position: int
     end: int
 
@@ -67,12 +64,6 @@ def encode_log_frames(lines: Sequence[str], *, offset: int, attempt: int, batch:
         _encode(header | {"frame": index, "frames": len(parts), "bytes": len(part)}) + part
         for index, part in enumerate(parts)
     ]
-
-
-def encode_log_seal(next_part: int, *, offset: int, attempt: int, batch: str) -> bytes:
-    """Write the frame that seals a blob."""
-    header = {"offset": offset, "attempt": attempt, "count": 0, "batch": batch}
-    return _encode(header | {"frame": 0, "frames": 1, "bytes": 0, "next": next_part})
 
 
 def decode_log_frames(data: bytes | bytearray, position: int) -> Iterator[LogFrame]:
@@ -98,7 +89,6 @@ def decode_log_frames(data: bytes | bytearray, position: int) -> Iterator[LogFra
             index=header["frame"],
             total=header["frames"],
             payload=bytes(data[line_end + 1 : end]),
-            next_part=header.get("next"),
             position=position + start,
             end=position + end,
         )
@@ -125,54 +115,25 @@ def _decode(line: bytes | bytearray) -> dict[str, Any]:
 
 
 _READ_BYTES: Final = 256 * 1024
+_MAX_READ_BYTES: Final = 4 * 1024 * 1024
 
 
-class FrameReader:
-    """Reads one part from a position to its current end.
-
-    Args:
-        container: of the part.
-        name: of the blob.
-        position: of a frame.
-        max_blocks: limit of a part.
-
-    Attributes:
-        blocks: of the part; known after reading.
-        next_part: number of the following part, once the seal was read.
-    """
-
-    def __init__(self, container: LogContainer, name: str, position: int, max_blocks: int) -> None:
-        self.blocks = 0
-        self.next_part: int | None = None
-        self._container = container
-        self._name = name
-        self._position = position
-        self._max_blocks = max_blocks
-        self._is_at_end = False
-
-    @property
-    def is_full(self) -> bool:
-        """Whether the end was reached, and the part takes no more blocks."""
-        return self._is_at_end and (self.next_part is not None or self.blocks >= self._max_blocks)
-
-    async def frames(self, read_bytes: int = _READ_BYTES) -> AsyncIterator[LogFrame]:
-        """Yield the frames, except the seal."""
-        start = self._position
-        buffer = bytearray()
-        while not self._is_at_end:
-            blob_range = await self._container.read(self._name, start + len(buffer), read_bytes)
-            buffer += blob_range.data
-            self.blocks = blob_range.blocks
-            consumed_bytes = 0
-            for frame in decode_log_frames(buffer, start):
-                consumed_bytes = frame.end - start
-                if frame.next_part is not None:
-                    self.next_part = frame.next_part
-                else:
-                    yield frame
-            del buffer[:consumed_bytes]
-            start += consumed_bytes
-            self._is_at_end = start + len(buffer) >= blob_range.size
+async def read_frames(
+    container: LogContainer, name: str, position: int, read_bytes: int = _READ_BYTES
+) -> AsyncIterator[LogFrame]:
+    """Read a blob from the position of a frame to its current end."""
+    buffer = bytearray()
+    while True:
+        blob_range = await container.read(name, position + len(buffer), read_bytes)
+        buffer += blob_range.data
+        consumed_bytes = 0
+        for frame in decode_log_frames(buffer, position):
+            consumed_bytes = frame.end - position
+            yield frame
+        del buffer[:consumed_bytes]
+        position += consumed_bytes
+        if position + len(buffer) >= blob_range.size:
+            return
 
 
 class Appends:
@@ -204,53 +165,35 @@ class Appends:
         self._open = []
 
 
-class PageBuilder:
-    """Collects the records of one page, across parts.
+async def read_page(
+    container: LogContainer, name: str, position: int, *, from_offset: int, max_bytes: int
+) -> tuple[LogPage, int]:
+    """Read the records of a blob from an offset on, as far as they fit on a page; the first one always does.
 
     Args:
+        container: of the blob.
+        name: of the blob.
+        position: of a frame that is not after the offset.
         from_offset: first offset wanted.
-        max_bytes: of the page; one record is added even if it is larger.
+        max_bytes: of the page.
 
-    Attributes:
-        records: of the page.
-        next_offset: after the last record.
-        has_more: whether a record did not fit.
+    Returns:
+        The page, and the position from which to read the next one.
     """
-
-    def __init__(self, from_offset: int, max_bytes: int) -> None:
-        self.records: list[LogRecord] = []
-        self.next_offset = from_offset
-        self.has_more = False
-        self._max_bytes = max_bytes
-        self._bytes = 0
-
-    async def fill(self, reader: FrameReader, position: int) -> int:
-        """Add the records of a part.
-
-        Returns:
-            The position from which to read the part for the next page.
-        """
-        appends = Appends()
-        async for frame in reader.frames(max(_READ_BYTES, min(self._max_bytes, 4 * 1024 * 1024))):
-            frames = appends.add(frame)
-            if frames is not None:
-                self._add_append(frames)
-                if self.has_more:
-                    return frames[0].position
-                position = frame.end
-        return position
-
-    def _add_append(self, frames: list[LogFrame]) -> None:
-        first = frames[0]
-        if first.offset + first.count <= self.next_offset:
-            return
-        lines = b"".join(frame.payload for frame in frames).split(b"\n")[:-1]
-        for offset, line in enumerate(lines, first.offset):
-            if offset < self.next_offset:
-                continue
-            if self.records and self._bytes + len(line) > self._max_bytes:
-                self.has_more = True
-                return
-            self._bytes += len(line)
-            self.records.append(LogRecord(offset, first.attempt, decode_log_entry(line)))
-            self.next_offset = offset + 1
+    records: list[LogRecord] = []
+    next_offset = from_offset
+    appends = Appends()
+    async for frame in read_frames(container, name, position, max(_READ_BYTES, min(max_bytes, _MAX_READ_BYTES))):
+        frames = appends.add(frame)
+        if frames is None:
+            continue
+        if frame.offset + frame.count > next_offset:
+            lines = b"".join(part.payload for part in frames).split(b"\n")[:-1]
+            for line in lines[next_offset - frame.offset :]:
+                if records and len(line) > max_bytes:
+                    return LogPage(records, next_offset, has_more=True), frames[0].position
+                max_bytes -= len(line)
+                records.append(LogRecord(next_offset, frame.attempt, decode_log_entry(line)))
+                next_offset += 1
+        position = frame.end
+    return LogPage(records, next_offset), position

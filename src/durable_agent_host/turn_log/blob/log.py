@@ -1,13 +1,10 @@
 """Turn logs in append blobs of Azure Storage, which every function app has.
 
-Theory of operation. A log consists of parts: the append blobs ``{log_id}/00000000``, ``…1`` and so on, whose blocks are
-frames, see `frame_format`. Each block is appended on the condition that the blob ends at the position that the writer
-expects. If it does not, the writer reads what came in between: its own block, if an answer was lost; the entry of a
-later attempt, which fences it; or another block of its own attempt, after which it tries again. A part that is
-nearly full is sealed with a last frame that names the next part, so a ghost cannot continue in the old one.
-
-The appends of a process use at most half a processor: with many turns, each waits before its next append, and combines
-its output until then into one block.
+Theory of operation. A log is the append blob ``{log_id}/entries``, whose blocks are frames, see `frame_format`. Each
+block is appended on the condition that the blob ends at the position that the writer expects. If it does not, the
+writer reads what came in between: its own block, if an answer was lost; the entry of a later attempt, which fences it;
+or another block of its own attempt, after which it tries again. A blob takes 50,000 blocks; the writer of a turn leaves
+more time between its writes as a log grows, see `TurnLogWriter`.
 
 Clients of the SDK belong to one loop, so all requests run in the store's own `LoopThread`.
 """
@@ -28,9 +25,9 @@ from durable_agent_host.concurrency.event_loop_thread import LoopThread
 from durable_agent_host.errors import FencedError
 from durable_agent_host.model.log_entry import ATTEMPT, Inbox, LogEntry, LogPage, LogRecord
 from durable_agent_host.storage.azure_blob_container import MAX_BLOCK_BYTES, BlobMissingError, container_of_app
-from durable_agent_host.turn_log.blob.container import MAX_BLOCKS, LogContainer
-from durable_agent_host.turn_log.blob.frame_format import FrameReader, PageBuilder
-from durable_agent_host.turn_log.blob.log_tail import BlobTails, LogTail, part_name
+from durable_agent_host.turn_log.blob.container import LogContainer
+from durable_agent_host.turn_log.blob.frame_format import read_page
+from durable_agent_host.turn_log.blob.log_tail import ENTRIES, BlobTails, LogTail, log_name
 from durable_agent_host.turn_log.followers import Followers
 from durable_agent_host.turn_log.protocol import CHECK_SECONDS, INTERVAL_SECONDS, MAX_PAGE_BYTES, TurnLog
 
@@ -124,7 +121,6 @@ class BlobTurnLog:
         make_client: creates the container's client, in the store's own loop, at the first use, with a given transport;
             see `from_environment`.
         retry_seconds: how long a request is retried while the storage does not answer.
-        max_blocks: of a part; Azure's limit is 50,000.
         max_block_bytes: 4 MiB is the limit of all versions of the service.
     """
 
@@ -135,15 +131,13 @@ class BlobTurnLog:
         make_client: Callable[[Any], ContainerClient],
         *,
         retry_seconds: float = 30.0,
-        max_blocks: int = MAX_BLOCKS,
         max_block_bytes: int = MAX_BLOCK_BYTES,
     ) -> None:
         self._container = LogContainer(make_client, retry_seconds)
-        self._max_blocks = max_blocks
         self._loop = LoopThread("turn-log-blob")
         self._followers = Followers()
-        self._tails = BlobTails(self._container, max_blocks=max_blocks, max_block_bytes=max_block_bytes)
-        self._positions: OrderedDict[tuple[str, int], tuple[int, int]] = OrderedDict()
+        self._tails = BlobTails(self._container, max_block_bytes=max_block_bytes)
+        self._positions: OrderedDict[tuple[str, int], int] = OrderedDict()
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._inboxes = BlobInboxes(self._container)
 
@@ -176,8 +170,8 @@ class BlobTurnLog:
             async with self._lock(log_id):
                 tail = await self._tails.recover(log_id)
                 if tail is None:
-                    tail = LogTail(0)
-                    await self._container.create(part_name(log_id, 0), first_offset=0, attempt=0)
+                    tail = LogTail()
+                    await self._container.create(log_name(log_id))
                 while True:
                     attempt = tail.attempt + 1
                     entries = [LogEntry(ATTEMPT, {"number": attempt})]
@@ -248,9 +242,9 @@ class BlobTurnLog:
             ages: dict[str, float] = {}
             logs: set[str] = set()
             for blob in await self._container.list_blobs(""):
-                log_id, _, part = blob.name.partition("/")
+                log_id, _, name = blob.name.partition("/")
                 ages[log_id] = min(blob.age_seconds, ages.get(log_id, blob.age_seconds))
-                if part.isdigit():
+                if name == ENTRIES:
                     logs.add(log_id)
             old = {log_id for log_id, age in ages.items() if age > older_than_seconds}
             for log_id in old:
@@ -310,29 +304,15 @@ class BlobTurnLog:
         return first
 
     async def _page(self, log_id: str, from_offset: int, max_bytes: int) -> LogPage:
-        part_position = self._positions.get((log_id, from_offset)) or await self._find_position(log_id, from_offset)
-        if part_position is None:
-            return LogPage([], from_offset)
-        page = PageBuilder(from_offset, max_bytes)
-        part, position = part_position
-        while True:
-            reader = FrameReader(self._container, part_name(log_id, part), position, self._max_blocks)
-            position = await page.fill(reader, position)
-            if page.has_more or not reader.is_full or not await self._container.exists(part_name(log_id, part + 1)):
-                break
-            part = part + 1
-            position = 0
-        self._positions[log_id, page.next_offset] = (part, position)
+        position = self._positions.get((log_id, from_offset), 0)
+        page, position = await read_page(
+            self._container, log_name(log_id), position, from_offset=from_offset, max_bytes=max_bytes
+        )
+        self._positions[log_id, page.next_offset] = position
         self._positions.move_to_end((log_id, page.next_offset))
         while len(self._positions) > _MAX_CACHED_POSITIONS:
             self._positions.popitem(last=False)
-        return LogPage(page.records, page.next_offset, has_more=page.has_more)
-
-    async def _find_position(self, log_id: str, from_offset: int) -> tuple[int, int] | None:
-        """Return the part and the position from which to read; None without a log."""
-        parts = await self._container.parts(log_id)
-        before = [part for part in parts if part.first_offset <= from_offset] or parts[:1]
-        return (before[-1].number, 0) if before else None
+        return page
 
 
 class _LocalFollowerView:
