@@ -137,21 +137,6 @@ async def test_each_namespace_is_returned_once(blobs):
     assert await list_namespaces(store) == []
 
 
-async def test_copies_are_blobs_of_their_own(blobs):
-    """They have the same bytes, can be made again, stay when the originals go, and are none of what is missing."""
-    store = blobs.store()
-    expected_blobs = some(5) | some(3, size=300_000, seed=2) | {NAME: b"of no hash"}
-    await store.put(NAMESPACE, expected_blobs)
-    for _ in range(2):
-        await store.copy(NAMESPACE, expected_blobs, OTHER_NAMESPACE)
-    await store.copy(NAMESPACE, [], "c" * 32)
-    await store.delete(NAMESPACE, expected_blobs)
-    assert await blobs.store().get(OTHER_NAMESPACE, expected_blobs) == expected_blobs
-    assert await list_namespaces(store) == [OTHER_NAMESPACE]
-    with pytest.raises(CorruptStateError, match=NAME):
-        await store.copy(NAMESPACE, [NAME], OTHER_NAMESPACE)
-
-
 async def test_deleted_blobs_are_not_found(blobs):
     """Deleting says how many there were, ignores what is not there, and leaves the others."""
     store = blobs.store()

@@ -1,8 +1,8 @@
 """Encrypted blobs, on top of any store of blobs.
 
 A blob has the same name as without encryption, with an ending that shows that its bytes are encrypted. They are bound
-to namespace and name, so a fork encrypts its copies anew. Blobs stored before encryption was turned on are read as
-before, unless the operator refuses plaintext.
+to namespace and name. Blobs stored before encryption was turned on are read as before, unless the operator refuses
+plaintext.
 """
 
 import asyncio
@@ -57,11 +57,6 @@ class EncryptedBlobStore:
             )
             for stored_name, data in stored_blobs.items()
         }
-
-    async def copy(self, namespace: str, names: Collection[str], target: str) -> None:
-        """Copy blobs; see the protocol. They are encrypted anew, as they are bound to their namespace."""
-        for name in names:
-            await self.put(target, await self.get(namespace, [name]))
 
     async def read(self, namespace: str, name: str, start: int, size: int) -> bytes:
         """Read a part of a blob; see the protocol. Only whole blobs can be decrypted, so some stay in memory."""

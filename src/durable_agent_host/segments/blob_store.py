@@ -78,10 +78,6 @@ class AzureBlobStore:
         bodies = await self._loop.run(_all(self._get(namespace, name) for name in unique_names))
         return dict(zip(unique_names, bodies, strict=True))
 
-    async def copy(self, namespace: str, names: Collection[str], target: str) -> None:
-        """Copy blobs, in the storage; see the protocol."""
-        await self._loop.run(_all(self._copy(namespace, name, target) for name in names))
-
     async def read(self, namespace: str, name: str, start: int, size: int) -> bytes:
         """Read a part of a blob; see the protocol."""
         return (await self._loop.run(self._part(namespace, name, start, size))).data
@@ -145,12 +141,6 @@ class AzureBlobStore:
         path = f"{namespace}/{name}"
         try:
             return await self._in_slot(self._container.read, path, start, size)
-        except BlobMissingError:
-            raise _missing(namespace, name) from None
-
-    async def _copy(self, namespace: str, name: str, target: str) -> None:
-        try:
-            await self._in_slot(self._container.copy, f"{namespace}/{name}", f"{target}/{name}")
         except BlobMissingError:
             raise _missing(namespace, name) from None
 

@@ -1,9 +1,10 @@
 """Forks: a new session with a copy of another one's conversation, in a namespace of its own."""
 
+import asyncio
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from itertools import accumulate
-from typing import Any, cast
+from itertools import accumulate, batched
+from typing import Any, Final, cast
 
 from durable_agent_host.codec.session_blobs import json_bytes_of
 from durable_agent_host.errors import NotFoundError
@@ -22,6 +23,10 @@ from durable_agent_host.session.sealing import (
     has_mark,
     offload_part,
 )
+
+_COPIED_AT_ONCE: Final = 4
+_MAX_BLOB_BYTES: Final = 1 << 40
+"""More than a blob has."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +59,9 @@ class Fork:
         namespace = self.session.sealed.namespace
         if namespace:
             await store.put(namespace, {OWNER: owner.encode(), **self.blobs})
-            await store.copy(self.copied_from, self.copied_names, namespace)
+            for names in batched(self.copied_names, _COPIED_AT_ONCE, strict=False):
+                reads = [store.read(self.copied_from, name, 0, _MAX_BLOB_BYTES) for name in names]  # also damaged ones
+                await store.put(namespace, dict(zip(names, await asyncio.gather(*reads), strict=True)))
 
 
 async def make_fork(

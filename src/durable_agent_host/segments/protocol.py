@@ -77,14 +77,6 @@ class BlobStore(Protocol):
         """
         ...
 
-    async def copy(self, namespace: str, names: Collection[str], target: str) -> None:
-        """Copy blobs into another namespace, in the store where it can. Idempotent, like `put`.
-
-        Raises:
-            CorruptStateError: a blob is missing; some may be copied.
-        """
-        ...
-
     async def read(self, namespace: str, name: str, start: int, size: int) -> bytes:
         """Read a part of a blob, without checking the bytes of the whole.
 

@@ -12,7 +12,8 @@ them. Threads, locks and retries: `durable_agent_host.storage.sqlite_worker`.
 import json
 import sqlite3
 import time
-from collections.abc import AsyncGenerator, Collection, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+from itertools import batched
 from pathlib import Path
 from typing import Final
 
@@ -35,8 +36,8 @@ CREATE TABLE checks (id INTEGER PRIMARY KEY, checked_at REAL NOT NULL);
     after_damage="sessions that refer to them cannot be read any more",
     survives_power_failures=True,
 )
-_JOB_BYTES: Final = 4 * 1024 * 1024
-_PAGE_ROWS: Final = 1000
+_DELETED_AT_ONCE: Final = 64
+"""In one transaction, so that others can write in between."""
 
 _NAMES_QUERY: Final = "SELECT value FROM json_each(?)"
 
@@ -62,21 +63,19 @@ class SqliteBlobStore:
 
     async def put(self, namespace: str, blobs: Mapping[str, bytes]) -> None:
         """Store blobs; see the protocol."""
-        for names in _groups([(name, len(body)) for name, body in blobs.items()]):
-            group = {name: blobs[name] for name in names}
 
-            def put_group(connection: sqlite3.Connection, group: Mapping[str, bytes] = group) -> None:
-                now = time.time()
-                existing_rows = connection.execute(
-                    f"UPDATE blobs SET put_at = ? WHERE namespace = ? AND name IN ({_NAMES_QUERY}) RETURNING name",  # noqa: S608
-                    (now, namespace, json.dumps(list(group))),
-                ).fetchall()
-                for name in group.keys() - {name for (name,) in existing_rows}:
-                    body = connection.execute("INSERT INTO bodies (padded) VALUES (?)", (_pad(group[name]),)).lastrowid
-                    row = (namespace, name, len(group[name]), now, body)
-                    connection.execute("INSERT INTO blobs VALUES (?, ?, ?, ?, ?)", row)
+        def put_blobs(connection: sqlite3.Connection) -> None:
+            now = time.time()
+            existing_rows = connection.execute(
+                f"UPDATE blobs SET put_at = ? WHERE namespace = ? AND name IN ({_NAMES_QUERY}) RETURNING name",  # noqa: S608
+                (now, namespace, json.dumps(list(blobs))),
+            ).fetchall()
+            for name in blobs.keys() - {name for (name,) in existing_rows}:
+                body = connection.execute("INSERT INTO bodies (padded) VALUES (?)", (_pad(blobs[name]),)).lastrowid
+                row = (namespace, name, len(blobs[name]), now, body)
+                connection.execute("INSERT INTO blobs VALUES (?, ?, ?, ?, ?)", row)
 
-            await self._worker.write(Job(put_group, sum(map(len, group.values()))))
+        await self._worker.write(Job(put_blobs, sum(map(len, blobs.values()))))
 
     async def get(self, namespace: str, names: Collection[str]) -> dict[str, bytes]:
         """Read blobs and check them; see the protocol."""
@@ -104,28 +103,6 @@ class SqliteBlobStore:
             raise self._missing(namespace, min(missing), counts)
         return data_by_name
 
-    async def copy(self, namespace: str, names: Collection[str], target: str) -> None:
-        """Copy blobs; see the protocol."""
-        sizes = await self._sizes(namespace, names)
-        if missing := set(names) - {name for name, _ in sizes}:
-            raise self._missing(namespace, min(missing))
-        for group in _groups(sizes):
-
-            def copy_group(connection: sqlite3.Connection, group: Collection[str] = group) -> None:
-                now = time.time()
-                query = f"SELECT name, size, body FROM blobs WHERE namespace = ? AND name IN ({_NAMES_QUERY})"  # noqa: S608
-                rows = connection.execute(query, (namespace, json.dumps(list(group)))).fetchall()
-                if missing := {*group} - {name for name, _, _ in rows}:
-                    raise self._missing(namespace, min(missing))
-                touch = "UPDATE blobs SET put_at = ? WHERE namespace = ? AND name = ?"
-                for name, size, body in rows:
-                    if not connection.execute(touch, (now, target, name)).rowcount:
-                        query = "INSERT INTO bodies (padded) SELECT padded FROM bodies WHERE id = ?"
-                        row = (target, name, size, now, connection.execute(query, (body,)).lastrowid)
-                        connection.execute("INSERT INTO blobs VALUES (?, ?, ?, ?, ?)", row)
-
-            await self._worker.write(Job(copy_group))
-
     async def read(self, namespace: str, name: str, start: int, size: int) -> bytes:
         """Read a part of a blob; see the protocol."""
 
@@ -147,53 +124,37 @@ class SqliteBlobStore:
 
     async def list_blobs(self, namespace: str) -> AsyncGenerator[StoredBlob]:
         """List the blobs of a namespace; see the protocol."""
-        last = ""
-        while True:
 
-            def select_page(connection: sqlite3.Connection, after: str = last) -> list[StoredBlob]:
-                rows = connection.execute(
-                    "SELECT name, size, put_at FROM blobs WHERE namespace = ? AND name > ? ORDER BY name LIMIT ?",
-                    (namespace, after, _PAGE_ROWS),
-                ).fetchall()
-                now = time.time()
-                return [StoredBlob(name, size, now - put_at) for name, size, put_at in rows]
+        def select_blobs(connection: sqlite3.Connection) -> list[StoredBlob]:
+            rows = connection.execute(
+                "SELECT name, size, put_at FROM blobs WHERE namespace = ?", (namespace,)
+            ).fetchall()
+            now = time.time()
+            return [StoredBlob(name, size, now - put_at) for name, size, put_at in rows]
 
-            page = await self._worker.read(select_page)
-            for blob in page:
-                yield blob
-            if len(page) < _PAGE_ROWS:
-                return
-            last = page[-1].name
+        for blob in await self._worker.read(select_blobs):
+            yield blob
 
     async def list_namespaces(self) -> AsyncGenerator[str]:
         """List the namespaces; see the protocol."""
-        last = ""
-        while True:
 
-            def select_page(connection: sqlite3.Connection, after: str = last) -> list[str]:
-                found: list[str] = []
-                while len(found) < _PAGE_ROWS and (after := _next_namespace(connection, after)):
-                    found.append(after)
-                return found
+        def select_namespaces(connection: sqlite3.Connection) -> list[tuple[str]]:
+            return connection.execute("SELECT DISTINCT namespace FROM blobs").fetchall()
 
-            found = await self._worker.read(select_page)
-            for namespace in found:
-                yield namespace
-            if len(found) < _PAGE_ROWS:
-                return
-            last = found[-1]
+        for (namespace,) in await self._worker.read(select_namespaces):
+            yield namespace
 
     async def delete(self, namespace: str, names: Collection[str], *, older_than_seconds: float = 0.0) -> int:
         """Delete blobs; see the protocol."""
         latest = time.time() - older_than_seconds if older_than_seconds > 0 else float("inf")
         deleted_count = 0
-        for group in _groups(await self._sizes(namespace, names)):
+        for group in batched(names, _DELETED_AT_ONCE, strict=False):
 
-            def delete_group(connection: sqlite3.Connection, group: Collection[str] = group) -> int:
+            def delete_group(connection: sqlite3.Connection, group: Sequence[str] = group) -> int:
                 rows = connection.execute(
                     "DELETE FROM blobs WHERE namespace = ? AND put_at <= ? "  # noqa: S608
                     f"AND name IN ({_NAMES_QUERY}) RETURNING body",
-                    (namespace, latest, json.dumps(list(group))),
+                    (namespace, latest, json.dumps(group)),
                 ).fetchall()
                 bodies = json.dumps([body for (body,) in rows])
                 connection.execute(f"DELETE FROM bodies WHERE id IN ({_NAMES_QUERY})", (bodies,))  # noqa: S608
@@ -202,15 +163,6 @@ class SqliteBlobStore:
             deleted_count += await self._worker.write(Job(delete_group))
         await self._worker.clean()  # also when nothing is left to delete: the process may have died before cleaning
         return deleted_count
-
-    async def _sizes(self, namespace: str, names: Collection[str]) -> list[tuple[str, int]]:
-        def select_sizes(connection: sqlite3.Connection) -> list[tuple[str, int]]:
-            return connection.execute(
-                f"SELECT name, size FROM blobs WHERE namespace = ? AND name IN ({_NAMES_QUERY})",  # noqa: S608
-                (namespace, json.dumps(list(names))),
-            ).fetchall()
-
-        return await self._worker.read(select_sizes)
 
     async def check(self) -> None:
         """Check that the file is writable; see the protocol. Fails at once while the writer is failing."""
@@ -223,21 +175,6 @@ class SqliteBlobStore:
     async def close(self) -> None:
         """Stop the threads and close the file, after pending writes."""
         await self._worker.close()
-
-
-def _groups(sizes: Iterable[tuple[str, int]]) -> Iterator[list[str]]:
-    """Split blobs into transactions by their sizes in bytes, so that others can write in between."""
-    group: list[str] = []
-    size_bytes = 0
-    for name, size in sizes:
-        if group and size_bytes + size > _JOB_BYTES:
-            yield group
-            group = []
-            size_bytes = 0
-        group.append(name)
-        size_bytes += size
-    if group:
-        yield group
 
 
 def _pad(body: bytes) -> bytes:
@@ -255,8 +192,3 @@ def _pad(body: bytes) -> bytes:
 def _row_bytes(blob_bytes: int) -> int:
     """Return the size of a row of ``bodies``: its head's size, a null for the id, a varint for the blob, the blob."""
     return 2 + ((12 + 2 * blob_bytes).bit_length() + 6) // 7 + blob_bytes
-
-
-def _next_namespace(connection: sqlite3.Connection, after: str) -> str:
-    query = "SELECT coalesce(min(namespace), '') FROM blobs WHERE namespace > ?"
-    return connection.execute(query, (after,)).fetchone()[0]

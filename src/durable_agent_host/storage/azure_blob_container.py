@@ -1,6 +1,5 @@
 """A container of blobs: its requests, retried while the storage does not answer."""
 
-import asyncio
 import logging
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -93,8 +92,6 @@ _READ_SECONDS: Final = 20
 _LARGE_BYTES: Final = 512 * 1024
 _PASSING_STATUS: Final = {408, 429, 500, 502, 503, 504}
 _CONDITION_FAILED: Final = 412
-_COPY_SECONDS: Final = 0.1
-"""Between two looks at a copy that the storage has not completed at once."""
 
 
 class BlobMissingError(Exception):
@@ -198,25 +195,6 @@ class BlobContainer:
                 return False
             raise self.explain(error) from error
         return True
-
-    async def copy(self, source: str, target: str) -> None:
-        """Copy a blob within the container, or replace a copy.
-
-        Raises:
-            BlobMissingError: the source does not exist.
-        """
-        target_blob = self.client().get_blob_client(target)
-
-        async def call() -> None:
-            source_url = self.client().get_blob_client(source).url
-            status = (await target_blob.start_copy_from_url(source_url))["copy_status"]
-            while status == "pending":
-                await asyncio.sleep(_COPY_SECONDS)
-                status = (await target_blob.get_blob_properties()).copy.status
-            if status != "success":
-                raise ServiceResponseError(f"a blob was not copied ({status})")
-
-        await self._request(call)
 
     async def touch(self, name: str) -> bool:
         """Give a blob a new age and etag; return whether it exists."""

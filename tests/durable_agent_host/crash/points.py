@@ -36,7 +36,7 @@ JOURNAL_POINTS: Final = (
 WORKFLOW_POINTS: Final = ("journal.workflow.before_append", "journal.workflow.after_append")
 """Around the record that a workflow waits for answers."""
 
-COPY_POINTS: Final = ("blobs.before_put", "blobs.after_put", "blobs.after_copy", "head.before_put", "head.after_put")
+COPY_POINTS: Final = ("blobs.before_put", "blobs.after_put", "head.before_put", "head.after_put")
 """Passed by imports, forks and repairs of long sessions, each time that blobs or the head of a session are stored."""
 
 UPKEEP_POINTS: Final = (
@@ -77,9 +77,7 @@ _FUNCTIONS: Final[dict[str, tuple[str, str] | Callable[..., tuple[str, str]]]] =
     "turn_log.journal:Journal.close": ("turn.before_outcome", "turn.after_outcome"),
     "features.histories.feature:RunHistoryProviders.save": ("", "history.after_save"),
     "segments.sqlite_store:SqliteBlobStore.put": _PUT,
-    "segments.sqlite_store:SqliteBlobStore.copy": ("", "blobs.after_copy"),
     "segments.blob_store:AzureBlobStore.put": _PUT,
-    "segments.blob_store:AzureBlobStore.copy": ("", "blobs.after_copy"),
     "durable.session_documents:SessionDocuments.put": ("head.before_put", "head.after_put"),
     "durable.session_erasure:_Erasing.erase_turns": ("erasure.after_mark", ""),
     "durable.session_erasure:_Erasing._erase_group": ("", "erasure.between_turns"),

@@ -109,7 +109,7 @@ CASES: dict[str, tuple[Callable[[AgentHost], None], Collection[str]]] = {
             *(f"{point}:{nth}" for point in ENGINE for nth in (2, 4)),
         ),
     ),
-    "fork": (fork, ("blobs.after_copy", "head.before_put", *ENGINE)),
+    "fork": (fork, ("blobs.after_put:2", "head.before_put", *ENGINE)),
     "import": (
         import_,
         (
@@ -120,7 +120,7 @@ CASES: dict[str, tuple[Callable[[AgentHost], None], Collection[str]]] = {
     "repair": (
         repair,
         (
-            *("blobs.after_copy", "head.before_put", "head.after_put", "head.before_put:2"),
+            *("blobs.after_put:2", "head.before_put", "head.after_put", "head.before_put:2"),
             *(f"{point}:{nth}" for point in ENGINE for nth in (1, 2)),
         ),
     ),

@@ -31,10 +31,6 @@ class FolderStore:
             raise CorruptStateError(f"a blob of {namespace} has been changed: restore a copy")
         return blobs
 
-    async def copy(self, namespace: str, names: Collection[str], target: str) -> None:
-        """Copy blobs into another namespace."""
-        await self.put(target, await self.get(namespace, names))
-
     async def read(self, namespace: str, name: str, start: int, size: int) -> bytes:
         """Read a part of a blob."""
         return self._bytes_of(namespace, name)[start : start + size]
