@@ -450,9 +450,11 @@ class AgentClient:
             AgentClientError: the host refuses.
         """
         is_json = body is not None and not isinstance(body, AsyncIterable)
-        content = json.dumps(body, allow_nan=False) if is_json else body  # half of a surrogate pair has no UTF-8
+        if is_json:
+            body = json.dumps(body, allow_nan=False)  # half of a surrogate pair has no UTF-8
         types = {"content-type": "application/json"} if is_json else {}
-        request = self._http.build_request(method, self._base + path, headers={**headers, **types}, content=content)
+        all_headers = httpx2.Headers({**headers, **types}, encoding="utf-8")
+        request = self._http.build_request(method, self._base + path, headers=all_headers, content=cast("Any", body))
         try:
             response = await self._http.send(request, stream=is_stream)
             if response.is_error:

@@ -180,14 +180,24 @@ def test_a_run_is_repeated_by_its_id(cases: Cases, host: AgentHost):
     assert len(host.session("Helper", "agui-dropped")["turns"]) == 1
 
 
-def stream(host: AgentHost, run: Mapping[str, Any], last_id: str = "", path: str = "") -> Iterator[tuple[str, str]]:
-    """The ids and the data of the events of a run, after one of them."""
+def post(host: AgentHost, run: Any, last_id: str = "", path: str = "") -> requests.Response:
+    """The answer to a run."""
     headers = {"last-event-id": last_id} if last_id else {}
-    with requests.post(f"{host.url}/api/agui/Helper{path}", json=run, headers=headers, stream=True) as answer:
-        assert answer.ok, answer.text
-        lines = [line.decode() for line in answer.iter_lines()]
+    return requests.post(f"{host.url}/api/agui/Helper{path}", json=run, headers=headers)
+
+
+def stream(host: AgentHost, run: Mapping[str, Any], last_id: str = "") -> Iterator[tuple[str, str]]:
+    """The ids and the data of the events of a run, after one of them."""
+    answer = post(host, run, last_id)
+    assert answer.ok, answer.text
+    lines = answer.content.decode().split("\n")
     values = [line.partition(": ")[2] for line in lines if line.startswith(("id: ", "data: "))]
     return zip(values[::2], values[1::2], strict=True)
+
+
+def events_of(host: AgentHost, run: Mapping[str, Any]) -> Events:
+    """The events of a run."""
+    return [json.loads(data) for _, data in stream(host, run)]
 
 
 def run_input(text: str, **fields: Any) -> dict[str, Any]:
@@ -230,14 +240,87 @@ def test_a_stream_is_taken_up_by_the_next_process(practice_model: PracticeModel,
     host.stop()
 
 
+def resume_of(run: Mapping[str, Any], *call_ids: str, **payload: Any) -> dict[str, Any]:
+    """The run after another one of its thread, which approves calls."""
+    payload = payload or {"approved": True}
+    resume = [{"interruptId": call_id, "status": "resolved", "payload": payload} for call_id in call_ids]
+    return {"threadId": run["threadId"], "runId": uuid4().hex, "messages": [], "resume": resume}
+
+
+def test_replies_that_no_call_waits_for_are_refused_at_once(host: AgentHost, model: PracticeModel):
+    """Ids of nobody, of another thread, of two rounds, of one call twice; what was answered before is repeated."""
+    model.plan(PAY, PAY, PAY, {"text": "Paid."})
+    run, other_run = run_input("pay twice"), run_input("pay")
+
+    def call_of(events: Events) -> str:
+        return events[-1]["outcome"]["interrupts"][0]["id"]
+
+    def refuse(answer: requests.Response, status: int = 409) -> None:
+        assert (answer.status_code, answer.json()["type"]) == (status, "RUN_ERROR"), answer.text
+
+    other = call_of(events_of(host, other_run))
+    first = call_of(events_of(host, run))
+    message = {"id": "t", "role": "tool", "toolCallId": "call_nobody", "content": "x"}
+    refuse(post(host, resume_of(run, "call_nobody")))
+    refuse(post(host, resume_of(run, "call_nobody", first)))
+    refuse(post(host, resume_of(run, first, first)), 400)
+    refuse(post(host, resume_of(run, first) | {"messages": [message | {"toolCallId": first}]}), 400)
+    refuse(post(host, run | {"messages": [message]}))
+    refuse(post(host, resume_of(run, first, approved="perhaps")), 400)
+    resumption = resume_of(run, first)
+    resumed = events_of(host, resumption)
+    second = call_of(resumed)
+    assert events_of(host, resumption) == resumed
+    for call_ids in ((first, second), (other,), ("call_nobody",)):
+        refuse(post(host, resume_of(run, *call_ids)))
+    refuse(post(host, resume_of(run, first, approved=False)))
+    resume = resume_of(run, second)
+    end = events_of(host, resume)
+    assert end[-2]["messages"][-1]["content"] == "Paid."
+    assert events_of(host, resume) == end
+    assert events_of(host, resumption) == resumed
+    refuse(post(host, resume_of(run, "call_nobody")))
+    assert "asynchronous generator" not in host.text
+
+
+def test_a_message_after_a_failed_turn_begins_another(host: AgentHost, model: PracticeModel):
+    """Also where the last thing before it is the result of a tool of the front end."""
+    model.plan(PLANS["agui tool"][0], PLANS["agui failing"][0])
+    run = run_input("where", tools=[{"name": "locate", "description": "Where."}])
+    messages = events_of(host, run)[-2]["messages"]
+    messages.append({"id": "t1", "role": "tool", "toolCallId": messages[-1]["toolCalls"][0]["id"], "content": "Bonn"})
+    run |= {"runId": uuid4().hex, "messages": messages}
+    failed = events_of(host, run)
+    assert failed[-1]["type"] == "RUN_ERROR"
+    messages = [*failed[-2]["messages"], {"id": "u2", "role": "user", "content": "again"}]
+    model.plan({"text": "In Bonn."})
+    *_, snapshot, end = events_of(host, run | {"runId": uuid4().hex, "messages": messages})
+    assert end["type"] == "RUN_FINISHED"
+    assert [message.get("content") for message in snapshot["messages"]][-3:] == ["Bonn", "again", "In Bonn."]
+
+
+def test_a_run_may_have_any_id(host: AgentHost, model: PracticeModel):
+    """It is the key of the turn: another message with it is refused by this name."""
+    model.plan({"text": "Once."})
+    run = run_input("twice", runId="Lauf-ä")
+    assert events_of(host, run) == events_of(host, run)
+    other = post(host, run | {"messages": [{"id": "u1", "role": "user", "content": "other"}]})
+    assert (other.status_code, other.json()["message"][:18]) == (422, "runId 'Lauf-ä' was")
+
+
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [
         ({"state": {"count": 1}}, "state"),
         ({"forwardedProps": {"speed": 1}}, "forwardedProps"),
-        ({"parentRunId": "r0"}, "parentRunId"),
+        ({"parentRunId": "r0"}, "fork"),
         ({"messages": [{"id": "s", "role": "system", "content": "Be brief."}]}, "system"),
         ({"messages": [{"id": "u", "role": "user", "content": [{"type": "movie"}]}]}, "movie"),
+        ({"messages": [{"id": "u", "role": "user", "content": [{"type": "image"}]}]}, "source"),
+        ({"tools": [{"name": "note"}]}, "the agent has a tool 'note' itself"),
+        ({"threadId": ""}, "threadId"),
+        ({"threadId": "a/b"}, "threadId"),
+        ({"runId": "\ud800"}, "runId"),
         ({"messages": [{"id": "u", "role": "user", "content": [ODD_IMAGE]}]}, "source"),
         ({"messages": [{"id": "t", "role": "tool", "content": "no call"}]}, "nothing in the thread waits"),
         ({"runId": " "}, "runId"),
@@ -246,10 +329,11 @@ def test_a_stream_is_taken_up_by_the_next_process(practice_model: PracticeModel,
 )
 def test_what_is_not_taken_is_refused(host: AgentHost, fields: dict[str, Any], reason: str):
     """The body of the refusal is the protocol's error, and names the field."""
-    answer = requests.post(f"{host.url}/api/agui/Helper", json=run_input("no", **fields))
+    answer = post(host, run_input("no", **fields))
     assert 400 <= answer.status_code < 500
     assert answer.json()["type"] == "RUN_ERROR"
     assert reason in answer.json()["message"]
+    assert "object" in post(host, [1]).json()["message"]
 
 
 def test_a_request_has_parts_and_context(host: AgentHost, model: PracticeModel):
@@ -259,12 +343,11 @@ def test_a_request_has_parts_and_context(host: AgentHost, model: PracticeModel):
     content = [{"type": "text", "text": "What is it?"}, image]
     context = [{"description": "page", "value": "home"}]
     run = run_input("", messages=[{"id": "u1", "role": "user", "content": content}], context=context)
-    assert json.loads([*stream(host, run)][-1][1])["type"] == "RUN_FINISHED"
+    assert events_of(host, run)[-1]["type"] == "RUN_FINISHED"
     request = json.dumps(model.requests()[0])
     assert "page" in request
     assert PIXEL in request
-    answer = requests.post(f"{host.url}/api/agui/Helper/connect", json=run)
-    snapshot = json.loads(answer.text.split("data: ")[2])
+    snapshot = json.loads(post(host, run, path="/connect").text.split("data: ")[2])
     user, assistant = snapshot["messages"]
     assert user["content"][0] == content[0]
     assert user["content"][1]["source"]["type"] == "url"
@@ -276,4 +359,4 @@ def test_a_client_before_1_0_gets_no_outcome_that_it_does_not_know(host: AgentHo
     for version, outcome in ((None, ["type"]), ("1.0", ["type", "pendingToolCallIds"])):
         model.plan(PLANS["agui tool"][0])
         run = run_input("where", tools=[{"name": "locate", "description": "Where."}], protocolVersion=version)
-        assert [*json.loads([*stream(host, run)][-1][1])["outcome"]] == outcome
+        assert [*events_of(host, run)[-1]["outcome"]] == outcome

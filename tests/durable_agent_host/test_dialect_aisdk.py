@@ -147,11 +147,13 @@ def post(site: AgentHost, chat_id: str, text: str, **fields: Any) -> requests.Re
 
 
 def test_a_message_that_is_posted_twice_is_one_turn(site: AgentHost, model: PracticeModel):
-    """Its stream is the same, chunk by chunk."""
+    """Its stream is the same, chunk by chunk; an id with another text is refused."""
     model.plan({"items": [{"reasoning": "Hm."}, {"text": "One answer."}]})
-    first, second = (chunks_of(post(site, "twice", "once")) for _ in range(2))
+    first, second = (chunks_of(post(site, "twice", "nächstes")) for _ in range(2))
     assert first == second
     assert len(model.requests()) == 1
+    other = {"id": "u-nächstes", "role": "user", "parts": [{"type": "text", "text": "other"}]}
+    assert post(site, "twice", "", message=other).text.startswith("message id 'u-nächstes' was used")
 
 
 def test_a_page_brings_its_tools_and_is_told_what_a_run_does_not_take(site: AgentHost, model: PracticeModel):
@@ -164,6 +166,7 @@ def test_a_page_brings_its_tools_and_is_told_what_a_run_does_not_take(site: Agen
     bodies: list[Any] = [{name: value} for name in names for value in ("x", False, None)]
     bodies += [{"id": 3}, {"message": {"id": "u"}}, {"messages": []}, {"trigger": "other"}, {"messageId": 3}]
     bodies += [{"client_tools": [{"name": "pay"}]}, {"policy": "now"}]
+    bodies += [{"message": {"id": "\ud800", "role": "user", "parts": [{"type": "text", "text": "no"}]}}]
     for body in bodies:
         refused = post(site, "tools", "no", **body)
         assert (refused.status_code, refused.headers["content-type"]) == (400, "text/plain; charset=utf-8"), body

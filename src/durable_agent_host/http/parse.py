@@ -5,6 +5,7 @@ import binascii
 import json
 import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
 from hashlib import sha256
@@ -403,7 +404,10 @@ def parse_run(body: bytes, headers: Mapping[str, str], params: Mapping[str, str]
         "client_tools": client_tools,
     }
     request_hash = hash_of(hashed_fields | {name: value for name, value in other_fields.items() if value})
-    key = check_idempotency_key(headers.get("idempotency-key"), "Idempotency-Key")
+    key = headers.get("idempotency-key")
+    with suppress(UnicodeError):
+        key = key and key.encode("latin-1").decode()  # the server reads headers as Latin-1
+    check_idempotency_key(key, "Idempotency-Key")
     return RunParameters(
         message=message,
         files=files,

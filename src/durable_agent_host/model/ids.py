@@ -71,10 +71,10 @@ def check_idempotency_key(key: str | None, name: str) -> str | None:
         name: of the header or argument, for the error.
 
     Raises:
-        RequestError: it is blank, or too long.
+        RequestError: it is blank or too long, or a header cannot carry it.
     """
-    if key is not None and (not key.strip() or len(key) > MAX_KEY_CHARACTERS):
-        raise RequestError(f"{name} has {len(key)} characters: use 1 to {MAX_KEY_CHARACTERS}, not blank")
+    if key is not None and not (key.strip() and key.isprintable() and len(key) <= MAX_KEY_CHARACTERS):
+        raise RequestError(f"{name} has {len(key)} characters: use 1 to {MAX_KEY_CHARACTERS} printable ones, not blank")
     return key
 
 

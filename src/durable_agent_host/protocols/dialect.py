@@ -15,15 +15,17 @@ from typing import Any
 
 from azurefunctions.extensions.http.fastapi import Response
 
-from durable_agent_host.agent_client import AgentClient
+from durable_agent_host.agent_client import AgentClient, TurnEvent
 from durable_agent_host.codec.log_entry import encode_compact
 from durable_agent_host.durable.turn_client import TurnClient
 from durable_agent_host.errors import AgentClientError
 from durable_agent_host.http.event_stream import HEARTBEAT_SECONDS, EventStream
-from durable_agent_host.http.request_handling import HandlerContext, RouteRequest
+from durable_agent_host.http.request_handling import HandlerContext, RouteRequest, read_log
 from durable_agent_host.http.route_transport import client_of_routes
 from durable_agent_host.http.sse import HEARTBEAT
 from durable_agent_host.model.access import Action, CallerAccess, RequestContext
+from durable_agent_host.model.log_entry import EVENT
+from durable_agent_host.model.turn import TurnRequest
 
 
 def agent_client(host: HandlerContext, call: RouteRequest, client: TurnClient, first_path: str) -> AgentClient:
@@ -62,6 +64,15 @@ async def first_event[Event](events: AsyncGenerator[Event]) -> AsyncGenerator[Ev
                 yield event
 
     return all_events()
+
+
+async def past_events(host: HandlerContext, request: TurnRequest) -> AsyncGenerator[TurnEvent]:
+    """Read the events of a turn as far as it has come, without its end."""
+    async for records in read_log(host, request):
+        for record in records:
+            if record.entry.kind == EVENT:
+                name, data = record.entry.data["event"], record.entry.data["data"]
+                yield TurnEvent(record.offset, name, data, request.session_id, request.turn_id)
 
 
 async def none_if[T](status: HTTPStatus, answer: Awaitable[T]) -> T | None:

@@ -170,7 +170,7 @@ def test_waiting_is_chosen_by_header_query_or_body(value, should_wait):
     )
 
 
-@pytest.mark.parametrize("key", ["", "  ", "x" * 256])
+@pytest.mark.parametrize("key", ["", "  ", "x" * 256, "a\nb"])
 def test_an_invalid_idempotency_key_is_rejected(key):
     """A key is 1 to 255 characters."""
     with pytest.raises(RequestError, match="Idempotency-Key"):

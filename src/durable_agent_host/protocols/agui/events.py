@@ -24,6 +24,8 @@ _USAGE: Final[Mapping[str, str]] = {
     "reasoning_output_token_count": "reasoningTokens",
     "cache_read_input_token_count": "cachedInputTokens",
 }
+_FIELDS: Final = {"Idempotency-Key": "runId", "the session id": "threadId", "client_tools": "tools"}
+"""What errors name → the field of a client."""
 _DECISION: Final = {"approved": {"type": "boolean"}, "reason": {"type": "string"}}
 _EDIT: Final = {"editedArgs": {"type": "object"}}
 
@@ -41,6 +43,8 @@ def turn_of_message(message: Mapping[str, Any]) -> str | None:
 
 def run_error(message: str, code: object) -> Wire:
     """Make the event of a run that has failed."""
+    for name, field in _FIELDS.items():
+        message = message.replace(name, field)
     return {"type": "RUN_ERROR", "message": message, "code": str(code)}
 
 
@@ -222,7 +226,9 @@ class RunEvents:
             end = {"type": "cancelled"} if self._version else run_error("the turn was cancelled", "cancelled")
         elif refusal := data.get("refusal"):
             end = run_error(refusal["message"], data["finish_reason"])
-        yield from self.finish(end, usage=[usage], metadata={"finishReason": data.get("finish_reason")})
+        yield from self.finish(
+            end, usage=[usage] if usage else [], metadata={"finishReason": data.get("finish_reason")}
+        )
 
     def finish(self, end: Wire, **fields: Any) -> Iterator[Wire]:
         """End the run: with an outcome, or with the event of an error."""

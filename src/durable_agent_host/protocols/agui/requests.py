@@ -14,13 +14,13 @@ from durable_agent_host.codec.strict_json import object_at
 from durable_agent_host.codec.tool_result_text import value_text
 from durable_agent_host.errors import RequestError
 from durable_agent_host.http.parse import parse_object
-from durable_agent_host.model.ids import check_idempotency_key
+from durable_agent_host.model.ids import check_idempotency_key, check_session_id
 from durable_agent_host.model.pending_call import DECISIONS
 from durable_agent_host.protocols.agui.events import RunEvents, Wire, message_id, turn_of_message
 from durable_agent_host.turn.turn_wire import validate
 
 _CONTEXT: Final = "Context of the application:\n"
-_KINDS: Final[Mapping[Any, str]] = {"image": "image", "audio": "audio", "video": "file", "document": "file"}
+_KINDS: Final[Mapping[str, str]] = {"image": "image", "audio": "audio"}
 _SOURCES: Final[Mapping[Any, str]] = {"data": "data", "url": "url", "file": "file_id"}
 
 
@@ -43,6 +43,7 @@ class RunInput(BaseModel, extra="forbid", alias_generator=to_camel, defer_build=
 
     thread_id: str
     run_id: str
+    parent_run_id: str | None = None
     protocol_version: str | None = None
     messages: list[_MessageWire]
     tools: list[Wire] | None = None
@@ -62,28 +63,37 @@ class RunInput(BaseModel, extra="forbid", alias_generator=to_camel, defer_build=
         return [{**message} for message in new_messages][::-1]
 
     @property
-    def history(self) -> Sequence[Mapping[str, Any]]:
-        """The messages before."""
-        return self.messages[: len(self.messages) - len(self.new_messages)]
+    def history(self) -> list[Wire]:
+        """The messages but for the user's new ones."""
+        user_messages = self._user_messages
+        return [{**message} for message in self.messages if message not in user_messages]
 
     @property
     def turn_id(self) -> str | None:
         """The last turn that the client knows."""
-        return turn_of_message(self.history[-1]) if self.history else None
+        return next(filter(None, map(turn_of_message, reversed(self.messages))), None)
 
     @property
     def replies(self) -> dict[str, Wire]:
         """By the id of the call: an entry of ``resume``, or a message of a tool."""
         replies: dict[str, Wire] = {}
-        for message in takewhile(lambda message: message["role"] != "assistant", reversed(self.messages)):
-            if message["role"] == "tool" and not turn_of_message(message):
-                replies[message.get("toolCallId", "")] = {**message}
-        return replies | {entry["interruptId"]: {**entry} for entry in self.resume or ()}
+        messages = takewhile(lambda message: message["role"] != "assistant", reversed(self.messages))
+        tool_messages = [{**item} for item in messages if item["role"] == "tool" and not turn_of_message(item)]
+        for reply in (*tool_messages, *(self.resume or ())):
+            call_id = str(reply.get("interruptId", reply.get("toolCallId")))
+            if call_id in replies:
+                raise RequestError(f"{call_id!r} is answered twice: answer it once, in 'resume' or by a tool's message")
+            replies[call_id] = {**reply}
+        return replies
+
+    @property
+    def _user_messages(self) -> list[Wire]:
+        return [message for message in self.new_messages if message["role"] == "user"]
 
     @property
     def content(self) -> Any:
         """That of the user's new message."""
-        contents = [message.get("content") for message in self.new_messages if message["role"] == "user"]
+        contents = [message.get("content") for message in self._user_messages]
         return contents[0] if len(contents) == 1 else [part for content in contents for part in _parts(content)]
 
     @property
@@ -112,7 +122,10 @@ def read_input(body: bytes) -> RunInput:
             "'state' and 'forwardedProps' are not taken: leave them empty, and send what the model is to know as "
             "'context'"
         )
+    if request.parent_run_id:
+        raise RequestError("'parentRunId' is not taken: fork the session, and use the fork's id as 'threadId'")
     check_idempotency_key(request.run_id, "runId")
+    check_session_id(request.thread_id)
     for message in request.new_messages:
         if message["role"] not in {"user", "tool", "activity"}:
             raise RequestError(
@@ -127,13 +140,18 @@ def _parts(content: str | list[Wire] | None) -> list[Wire]:
 
 def _part_for_turn(part: Wire) -> Wire:
     """Translate a part of a message into one of ours, which is checked with the turn's request."""
-    if not (source := object_at(part, "source")):
-        return {name: part.get(name) for name in ("type", "text")}
-    return {
-        "type": _KINDS.get(part.get("type")),
-        _SOURCES.get(source.get("type"), "source"): source.get("value"),
-        "media_type": source.get("mimeType"),
-    }
+    match part:
+        case {"type": "text"}:
+            return {name: part.get(name) for name in ("type", "text")}
+        case {"type": "image" | "audio" | "video" | "document" as kind, "source": {"value": str(value), **source}} if (
+            field := _SOURCES.get(source.get("type"))
+        ):
+            return {"type": _KINDS.get(kind, "file"), field: value, "media_type": source.get("mimeType")}
+        case _:
+            raise RequestError(
+                f"a part of type {part.get('type')!r} cannot be read: send 'text', or 'image', 'audio', 'video' or "
+                "'document' with a 'source' that has 'type' (data, url or file), 'value' and 'mimeType'"
+            )
 
 
 def reply_to(call: Mapping[str, Any], reply: Wire) -> Answer:

@@ -19,9 +19,18 @@ from durable_agent_host.errors import AgentClientError, TurnRejectedError
 from durable_agent_host.http.parse import parse_resume
 from durable_agent_host.http.request_handling import HandlerContext, Route, RouteRequest
 from durable_agent_host.http.sse import OPENING, STREAM_HEADERS
+from durable_agent_host.model.ids import check_session_id
+from durable_agent_host.model.turn import Turn
 from durable_agent_host.protocols.agui.events import RunEvents, Wire, message_id, run_error
 from durable_agent_host.protocols.agui.requests import RunInput, read_input, reply_to, session_messages
-from durable_agent_host.protocols.dialect import agent_client, change_body, event_stream, first_event, none_if
+from durable_agent_host.protocols.dialect import (
+    agent_client,
+    change_body,
+    event_stream,
+    first_event,
+    none_if,
+    past_events,
+)
 from durable_agent_host.turn.turn_events import TURN_WAITING
 from durable_agent_host.turn.turn_requests import id_of_key
 
@@ -37,12 +46,16 @@ async def run(host: HandlerContext, call: RouteRequest, client: TurnClient) -> R
     agent = host.agent(call.path_part("agent"))
     request = read_input(call.body)
     agents = agent_client(host, call, client, "agui")
-    session = await _find(agents.session(agent, request.thread_id, limit=1)) or _NEW
-    if request.replies:
-        return await _resume(agents, agent, request, request.turn_id or session["running_turn_id"], call)
+    session_id = request.thread_id
+    session = await _find(agents.session(agent, session_id, limit=1)) or _NEW
+    running_id = session["running_turn_id"]
+    last_id = next((turn["turn_id"] for turn in session["turns"][-1:]), None)
+    known_id = request.turn_id or running_id or last_id
+    if request.resume or (request.replies and (known_id == running_id or not request.parts)):
+        turn, past = await _read(host, client, agent, session_id, known_id)
+        return await _resume(agents, turn, past, request, call)
     if not request.parts:
         return await connect(host, call, client)
-    session_id = request.thread_id
     key = request.run_id
     turn_id = id_of_key("turn", agent, session_id, key, context=client.context, secret=await client.claims.id_secret())
     if not _has_end(request, session) and await _find(agents.turn(agent, session_id, turn_id)) is None:
@@ -70,31 +83,38 @@ async def connect(host: HandlerContext, call: RouteRequest, client: TurnClient) 
         wires = [*run_events.begin(messages), *run_events.finish({"type": "success"})]
         return Response(b"".join(map(_encode, wires)), headers=STREAM_HEADERS)
     turn_id = running["turn_id"]
+    turn, past = await _read(host, client, agent, session_id, turn_id)
+    last_id = past[-1].id if past else 0
     run_events = request.run_events(turn_id)
 
     async def without_past_waits() -> AsyncGenerator[TurnEvent]:
         async with aclosing(agents.follow(agent, session_id, turn_id)) as events:
             async for event in events:
-                if event.name == TURN_WAITING:
-                    turn = await agents.turn(agent, session_id, turn_id)
-                    if run_events.waiting_calls().keys().isdisjoint(call.call_id for call in turn.pending_calls):
-                        continue
-                yield event
+                is_past = event.id < last_id or run_events.waiting_calls().keys() <= turn.replies.keys()
+                if event.name != TURN_WAITING or not is_past:
+                    yield event
 
     start = run_events.begin([*messages, _user_message(turn_id, running["message"])])
     return _stream(call, run_events, start, await first_event(without_past_waits()))
 
 
+async def _read(
+    host: HandlerContext, client: TurnClient, agent: str, session_id: str, turn_id: str | None
+) -> tuple[Turn, list[TurnEvent]]:
+    """Read a turn of a thread, and its events as far as it has come."""
+    turn = await client.find(agent, session_id, check_session_id(turn_id)) if turn_id else None
+    if turn is None:
+        raise TurnRejectedError("nothing in the thread waits: send a message of the user")
+    return turn, [event async for event in past_events(host, turn.request)]
+
+
 async def _resume(
-    agents: AgentClient, agent: str, request: RunInput, turn_id: str | None, call: RouteRequest
+    agents: AgentClient, turn: Turn, past: Sequence[TurnEvent], request: RunInput, call: RouteRequest
 ) -> Response:
     """Answer the calls for which a turn waits, and stream what follows."""
-    session_id = request.thread_id
-    if turn_id is None:
-        raise TurnRejectedError("nothing in the thread waits: send a message of the user")
-    run_events = request.run_events(turn_id)
-    events = agents.follow(agent, session_id, turn_id)
-    async for event in events:
+    key = (turn.request.agent, turn.request.session_id, turn.request.turn_id)
+    run_events = request.run_events(turn.request.turn_id)
+    for event in past:
         list(run_events.add(event))
         calls = run_events.waiting_calls()
         if event.name == TURN_WAITING and calls.keys() & request.replies.keys():
@@ -104,10 +124,9 @@ async def _resume(
     if calls.keys() != request.replies.keys():
         raise TurnRejectedError(_UNCOVERED)
     if request.parts:
-        await agents.steer(agent, session_id, request.parts, idempotency_key=request.run_id)
-    replies = [reply_to(call, request.replies[id_]) for id_, call in calls.items()]
-    await agents.answer(agent, session_id, turn_id, replies)
-    return _stream(call, run_events, run_events.begin(request.messages, calls), events)
+        await agents.steer(*key[:2], request.parts, idempotency_key=request.run_id)
+    await agents.answer(*key, [reply_to(call, request.replies[id_]) for id_, call in calls.items()])
+    return _stream(call, run_events, run_events.begin(request.messages, calls), agents.follow(*key, after=event.id))
 
 
 def _user_message(turn_id: str, content: Any) -> Wire:

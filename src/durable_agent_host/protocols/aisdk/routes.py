@@ -15,6 +15,7 @@ from durable_agent_host.durable.turn_client import TurnClient
 from durable_agent_host.errors import AgentClientError, RequestError
 from durable_agent_host.http.parse import parse_object
 from durable_agent_host.http.request_handling import HandlerContext, Route, RouteRequest
+from durable_agent_host.model.ids import check_idempotency_key
 from durable_agent_host.protocols.aisdk.events import Chunk, UIMessageStream, ending_of
 from durable_agent_host.protocols.dialect import agent_client, change_body, event_stream, first_event, none_if
 from durable_agent_host.turn.turn_wire import validate
@@ -100,6 +101,7 @@ async def send(host: HandlerContext, call: RouteRequest, client: TurnClient) -> 
             raise RequestError(
                 "an edited or regenerated message is a fork: fork the session, and use its id as the chat's"
             )
+        check_idempotency_key(message.id, "'id' of the message")
         return await chat.stream(
             chat.api.stream(chat.agent, message.content, session_id=chat.id, idempotency_key=message.id, **more)
         )
@@ -130,7 +132,9 @@ async def stop(host: HandlerContext, call: RouteRequest, client: TurnClient) -> 
 
 def _show_problem(problem: Mapping[str, Any], response: Response) -> Response:
     """Answer with the text that a page shows."""
-    return change_body(response, problem["detail"], "text/plain; charset=utf-8")
+    return change_body(
+        response, problem["detail"].replace("Idempotency-Key", "message id"), "text/plain; charset=utf-8"
+    )
 
 
 _route = partial(Route, replies={}, part="aisdk", show_problem=_show_problem)

@@ -17,12 +17,18 @@ from durable_agent_host.errors import NotFoundError, RequestError, TurnTimedOutE
 from durable_agent_host.http.event_stream import PartStream
 from durable_agent_host.http.parse import parse_object
 from durable_agent_host.http.problem_details import problem, problem_response
-from durable_agent_host.http.request_handling import HandlerContext, Route, RouteRequest, read_log
+from durable_agent_host.http.request_handling import HandlerContext, Route, RouteRequest
 from durable_agent_host.http.response_views import json_response, terminal_event
 from durable_agent_host.model.access import Action
 from durable_agent_host.model.ids import check_session_id
-from durable_agent_host.model.log_entry import EVENT
-from durable_agent_host.protocols.dialect import agent_client, change_body, event_stream, first_event, none_if
+from durable_agent_host.protocols.dialect import (
+    agent_client,
+    change_body,
+    event_stream,
+    first_event,
+    none_if,
+    past_events,
+)
 from durable_agent_host.protocols.openai.events import ResponseEvents, calls_for_client
 from durable_agent_host.protocols.openai.ids import ItemName, encode_id, read_name
 from durable_agent_host.protocols.openai.requests import ResponseRequest
@@ -63,11 +69,8 @@ class _Edge:
         """Read a response as far as it has come."""
         response = await self.find(name)
         turn = response.turn
-        async for records in read_log(self.host, turn.request):
-            for record in records:
-                if record.entry.kind == EVENT:
-                    data = record.entry.data
-                    response.feed(TurnEvent(record.offset, data["event"], data["data"], *name[1:3]))
+        async for event in past_events(self.host, turn.request):
+            response.feed(event)
         if turn.outcome is not None:
             response.feed(TurnEvent(-1, *terminal_event(turn.request, turn.outcome, ""), *name[1:3]))
         return response
