@@ -52,7 +52,12 @@ def seen(_site: AgentHost, practice_model: PracticeModel) -> dict[str, Any]:
     plan("pay and locate", calls("pay", "locate", "rest"), {"text": "Paid in Bonn."})
     plan("pay too much", calls("pay"), {"text": "Not paid."})
     plan("then that", {"text": "That."})
-    plan("colour one", {"text": "red"})
+    for text, colours in (("one", ("red", "rose")), ("two", ("blue", "green", "white")), ("three", ("black",))):
+        for colour in colours:
+            plan(f"colour {text}", {"text": colour})
+    plan("colour four", {"text": "grey"})
+    plan("colour five", {"text": "gold"})
+    plan("pay or not", calls("pay"), {"text": "Done."})
     plan("long story", {"text": "Once upon a time. " * 20, "delay_milliseconds": 30, "chunk_characters": 12})
     plan("endless story", {"text": "And then. " * 900, "delay_milliseconds": 30, "chunk_characters": 10})
     plan("fail now", {"error": {"status": 400, "code": "bad", "message": "no such model"}})
@@ -75,6 +80,8 @@ def test_a_chat_streams_text_reasoning_and_tools(seen: dict[str, Any]):
         ["assistant", "step-start", "text:done", "rest:output-available", "text:done"],
     ]
     assert case["metadata"]["usage"]["output_token_count"] > 0
+    shapes = [[part.removesuffix(":done") for part in shape if part != "step-start"] for shape in case["shapes"]]
+    assert case["stored"] == shapes
 
 
 def test_a_page_answers_what_a_turn_waits_for(seen: dict[str, Any]):
@@ -105,10 +112,20 @@ def test_a_denied_call_is_shown_as_denied(seen: dict[str, Any]):
     assert (case["isNext"], case["errors"]) == (True, [])
 
 
-def test_a_regenerated_answer_is_refused_with_what_to_do(seen: dict[str, Any]):
-    """A page has to fork the session: nothing is answered in the place of another message."""
-    (error,) = seen["regenerated"]
-    assert "fork" in error
+def test_regenerated_answers_and_edited_messages_are_branches(seen: dict[str, Any], site: AgentHost):
+    """A page goes on from what it shows, also an older one; a page that is reloaded has the newest branch."""
+    case = seen["branches"]
+    assert case["texts"] == ["red", "blue", "green", "white", "black", "grey", "rose", "gold"]
+    assert case["stored"] == ["colour one", "rose", "pay or not"]
+    assert (case["resumed"], case["counts"]) == ("Done.", [4, 4, 4])
+    assert (set(case["ends"]), case["errors"]) == ({"stop"}, [])
+    endings = {"": ["blue", "colour five", "gold"], "~2": ["white"], "~3": ["black", "colour four", "grey"]}
+    for branch, ending in endings.items():
+        session = requests.get(f"{site.url}/api/agents/Guide/sessions/branches{branch}").json()
+        stored = [message["contents"][0]["text"] for message in session["messages"]]
+        assert [*stored[:2], *stored[3:]] == ["colour one", "red", *ending]
+    assert case["alone"][0] == 400
+    assert "'messages'" in case["alone"][1]
 
 
 def test_a_stream_that_was_cut_is_resumed_from_its_beginning(seen: dict[str, Any]):

@@ -50,6 +50,7 @@ class Chat extends AbstractChat {
   }
 }
 
+const read = async (id) => (await (await fetch(`${api}/${id}`)).json()).messages;
 const shape = ({ role, parts }) => [role, ...parts.map((part) => part.state ? `${part.toolName ?? part.type}:${part.state}` : part.type)];
 
 const cases = {
@@ -57,13 +58,13 @@ const cases = {
     const chat = new Chat({ id: "text" });
     await chat.sendMessage({ text: "first question", files: [{ type: "file", mediaType: "image/png", url: "data:image/png;base64,iVBORw0KGgo=" }] });
     await chat.sendMessage({ text: "second question" });
-    return { text: chat.text, ends: chat.seen.ends, shapes: chat.messages.map(shape), metadata: chat.lastMessage.metadata };
+    return { text: chat.text, ends: chat.seen.ends, shapes: chat.messages.map(shape), metadata: chat.lastMessage.metadata, stored: (await read("text")).map(shape) };
   },
   async approved() {
     const chat = new Chat({ id: "approved" });
     await chat.sendMessage({ text: "pay and locate" });
     await chat.until(() => chat.status === "ready");
-    const reloaded = new Chat({ id: "approved", messages: chat.messages.slice(0, 1) });
+    const reloaded = new Chat({ id: "approved", messages: await read("approved") });
     await reloaded.resumeStream();
     const waiting = shape(reloaded.lastMessage);
     await chat.approve();
@@ -83,11 +84,27 @@ const cases = {
     const next = await (await fetch(api, { method: "POST", body: again })).text();
     return { behind, shape: denied, isNext: next.includes("That."), errors: chat.seen.errors };
   },
-  async regenerated() {
-    const chat = new Chat({ id: "regenerated" });
-    await chat.sendMessage({ text: "colour one" });
-    await chat.regenerate();
-    return chat.seen.errors;
+  async branches() {
+    const chat = new Chat({ id: "branches" });
+    const texts = [];
+    const send = async (chat, sent) => { await sent; texts.push(chat.text); };
+    await send(chat, chat.sendMessage({ text: "colour one" }));
+    await send(chat, chat.sendMessage({ text: "colour two" }));
+    const older = new Chat({ id: "branches", messages: chat.messages });
+    await send(chat, chat.regenerate());
+    await send(chat, chat.regenerate());
+    await send(chat, chat.sendMessage({ text: "colour three", messageId: chat.messages[2].id }));
+    const reloaded = new Chat({ id: "branches", messages: await read("branches") });
+    await send(reloaded, reloaded.sendMessage({ text: "colour four" }));
+    await send(reloaded, reloaded.regenerate({ messageId: reloaded.messages[1].id }));
+    await send(older, older.sendMessage({ text: "colour five" }));
+    await reloaded.sendMessage({ text: "pay or not" });
+    const stored = await read("branches");
+    const resumed = new Chat({ id: "branches", messages: stored });
+    await resumed.resumeStream();
+    await resumed.approve();
+    const alone = await fetch(api, { method: "POST", body: JSON.stringify({ id: "branches", message: stored[0], trigger: "regenerate-message" }) });
+    return { texts, stored: stored.map(({ parts }) => parts[0].text), resumed: resumed.text, ends: chat.seen.ends, errors: [chat, reloaded, older, resumed].flatMap(({ seen }) => seen.errors), counts: [chat, reloaded, resumed].map(({ messages }) => messages.length), alone: [alone.status, await alone.text()] };
   },
   async cut() {
     const chat = new Chat({ id: "cut" });
@@ -96,7 +113,7 @@ const cases = {
     await chat.stop();
     await sent;
     const begun = chat.text;
-    const reloaded = new Chat({ id: "cut", messages: chat.messages.slice(0, 1) });
+    const reloaded = new Chat({ id: "cut", messages: await read("cut") });
     await Promise.all([chat.resumeStream(), reloaded.resumeStream()]);
     return { begun, text: chat.text, same: JSON.stringify(chat.lastMessage) === JSON.stringify(reloaded.lastMessage), ends: chat.seen.ends, again: (await fetch(`${api}/cut/stream`)).status };
   },

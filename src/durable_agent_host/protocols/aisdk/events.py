@@ -110,13 +110,18 @@ class UIMessageStream:
         if data.get("arguments"):  # the final ones of a tool of the model's service
             chunks = [self._call({**data, "name": self._names[call_id]}, providerExecuted=True)]
         if outcome == "success":
-            value = read_json(data["result"])
-            result: Chunk = {"type": "tool-output-available", "output": data["result"] if value is None else value}
+            result: Chunk = {"type": "tool-output-available", "output": output_of(data["result"])}
         elif outcome == "denied":
             result = {"type": "tool-output-denied"}
         else:
             result = {"type": "tool-output-error", "errorText": data["result"] or outcome}
         return [*chunks, {**result, "toolCallId": call_id}]
+
+
+def output_of(result: str) -> Any:
+    """Return the result of a tool: a page shows JSON as a value."""
+    value = read_json(result)
+    return result if value is None else value
 
 
 def ending_of(event: TurnEvent) -> list[Chunk]:

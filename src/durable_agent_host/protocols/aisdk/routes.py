@@ -1,7 +1,13 @@
-"""The routes of the AI SDK's clients: a chat's stream, and how a page comes back to it."""
+"""The routes of the AI SDK's clients: a chat's stream, and how a page comes back to it.
+
+Theory of operation: a chat is a session, and an answer a turn. Where a page edits a message or regenerates an answer,
+the chat branches: a branch is a fork, named by the chat's id and a number. The id of an answer names its turn and its
+branch, so the messages that a page posts say where they belong; a page that comes back without any gets the newest
+branch.
+"""
 
 import json
-from collections.abc import AsyncGenerator, Collection, Mapping
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
 from http import HTTPStatus
@@ -15,24 +21,59 @@ from durable_agent_host.durable.turn_client import TurnClient
 from durable_agent_host.errors import AgentClientError, RequestError
 from durable_agent_host.http.parse import parse_object
 from durable_agent_host.http.request_handling import HandlerContext, Route, RouteRequest
+from durable_agent_host.http.response_views import json_response
 from durable_agent_host.model.ids import check_idempotency_key
 from durable_agent_host.protocols.aisdk.events import Chunk, UIMessageStream, ending_of
 from durable_agent_host.protocols.dialect import agent_client, change_body, event_stream, first_event, none_if
 from durable_agent_host.turn.turn_wire import validate
 
+_NEW: Final[Mapping[str, Any]] = {"session_id": "", "messages": (), "running_turn_id": None}
+_find: Final = partial(none_if, HTTPStatus.NOT_FOUND)
+
 
 class _Chat:
     """A chat of a caller: its agent, and a client that acts for the caller."""
 
-    def __init__(self, host: HandlerContext, call: RouteRequest, client: TurnClient) -> None:
+    def __init__(self, host: HandlerContext, call: RouteRequest, client: TurnClient, chat_id: str = "") -> None:
         self.agent = host.agent(call.path_part("agent"))
-        self.id = call.path_part("chat")
+        self.id = chat_id or call.path_part("chat")
         self.api = agent_client(host, call, client, "ai")
 
-    async def running_turn(self) -> str | None:
+    def turn_names(self, message_id: str) -> tuple[str, str, str]:
+        """Return agent, session and turn of an answer."""
+        turn_id, mark, number = message_id.partition("~")
+        return self.agent, self.id + mark + number, turn_id
+
+    async def branches(self) -> list[str]:
+        """List the sessions of the chat, and the id for another one."""
+        session_ids = [self.id, f"{self.id}~1"]
+        while await _find(self.api.session(self.agent, session_ids[-1], limit=1)):
+            session_ids.append(f"{self.id}~{len(session_ids)}")
+        return session_ids
+
+    async def newest_branch(self, **query: int) -> Mapping[str, Any]:
+        """Read the session that began last; a chat that nobody has begun is empty."""
+        *_, session_id, _ = await self.branches()
+        return await _find(self.api.session(self.agent, session_id, **query)) or _NEW
+
+    async def running_turn(self) -> tuple[str, str, str] | None:
         """Return the turn that runs or waits."""
-        session = await none_if(HTTPStatus.NOT_FOUND, self.api.session(self.agent, self.id, limit=1))
-        return None if session is None else session["running_turn_id"]
+        session = await self.newest_branch(limit=1)
+        turn_id = session["running_turn_id"]
+        return turn_id and (self.agent, session["session_id"], turn_id)
+
+    async def session_after(self, answer_ids: Sequence[str], *, is_again: bool) -> str:
+        """Return the session of the message that follows some answers; a message that is sent again begins a branch."""
+        turns = [*map(self.turn_names, answer_ids)]
+        if turns and not is_again:
+            return turns[-1][1]
+        *_, newest_id, new_id = await self.branches()
+        if not is_again:
+            return newest_id
+        for agent, session_id, turn_id in reversed(turns):
+            if await _find(self.api.fork(agent, session_id, new_id, at_turn=turn_id)):
+                break  # a turn that has failed is not in the conversation
+        return new_id
 
     async def stream(
         self, turn_events: AsyncGenerator[TurnEvent], steps: int = 0, replied_ids: Collection[str] = ()
@@ -46,7 +87,8 @@ class _Chat:
                 async with aclosing(events):
                     async for event in events:
                         if not stream.step:
-                            yield _encode({"type": "start", "messageId": event.turn_id})
+                            message_id = event.turn_id + event.session_id.removeprefix(self.id)
+                            yield _encode({"type": "start", "messageId": message_id})
                         chunks = stream.feed(event)
                         if stream.step > steps:
                             yield _encode(*chunks)
@@ -84,7 +126,7 @@ async def send(host: HandlerContext, call: RouteRequest, client: TurnClient) -> 
     )
 
     fields = parse_object(call.body)
-    if "messages" not in fields and "message" in fields:
+    if is_alone := "messages" not in fields and "message" in fields:
         fields["messages"] = [fields.pop("message")]
     post = validate(TypeAdapter(Post), fields)
     more = post.model_extra or {}
@@ -94,21 +136,20 @@ async def send(host: HandlerContext, call: RouteRequest, client: TurnClient) -> 
             f"messageId, {', '.join(RUN_FIELDS)}"
         )
     message = next((item for item in post.messages if item.id == post.message_id), post.messages[-1])
-    chat = _Chat(host, call, client)
-    chat.id = post.id
+    chat = _Chat(host, call, client, post.id)
     if message.role == "user":
-        if post.message_id is not None or post.trigger != "submit-message":
-            raise RequestError(
-                "an edited or regenerated message is a fork: fork the session, and use its id as the chat's"
-            )
+        is_again = post.message_id is not None or post.trigger != "submit-message"
+        if is_again and is_alone:
+            raise RequestError("post 'messages' to edit or regenerate: they say where the chat branches")
         check_idempotency_key(message.id, "'id' of the message")
-        return await chat.stream(
-            chat.api.stream(chat.agent, message.content, session_id=chat.id, idempotency_key=message.id, **more)
-        )
-    if replies := message.replies((await chat.api.turn(chat.agent, chat.id, message.id)).pending_calls):
-        await chat.api.answer(chat.agent, chat.id, message.id, replies)
+        answer_ids = [item.id for item in post.messages if item.role == "assistant"]
+        more["session_id"] = await chat.session_after(answer_ids, is_again=is_again)
+        return await chat.stream(chat.api.stream(chat.agent, message.content, idempotency_key=message.id, **more))
+    names = chat.turn_names(message.id)
+    if replies := message.replies((await chat.api.turn(*names)).pending_calls):
+        await chat.api.answer(*names, replies)
     return await chat.stream(
-        chat.api.follow(chat.agent, chat.id, message.id),
+        chat.api.follow(*names),
         sum(part.get("type") == "step-start" for part in message.parts),
         {reply["call_id"] for reply in replies},
     )
@@ -117,17 +158,28 @@ async def send(host: HandlerContext, call: RouteRequest, client: TurnClient) -> 
 async def resume(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
     """``GET /ai/{agent}/{chat}/stream``: the answer that is written or waits, from its beginning; 204 without one."""
     chat = _Chat(host, call, client)
-    if turn_id := await chat.running_turn():
-        return await chat.stream(chat.api.follow(chat.agent, chat.id, turn_id))
+    if names := await chat.running_turn():
+        return await chat.stream(chat.api.follow(*names))
     return Response(status_code=HTTPStatus.NO_CONTENT)
 
 
 async def stop(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
     """``POST /ai/{agent}/{chat}/stop``: cancel the turn that runs or waits, if any."""
     chat = _Chat(host, call, client)
-    if turn_id := await chat.running_turn():
-        await chat.api.cancel(chat.agent, chat.id, turn_id)
+    if names := await chat.running_turn():
+        await chat.api.cancel(*names)
     return Response(status_code=HTTPStatus.NO_CONTENT)
+
+
+async def read_chat(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
+    """``GET /ai/{agent}/{chat}``: the messages of a chat, for a page to begin with."""
+    from durable_agent_host.protocols.aisdk.requests import messages_of  # noqa: PLC0415 - as above
+
+    chat = _Chat(host, call, client)
+    session = await chat.newest_branch()
+    return json_response(
+        HTTPStatus.OK, {"messages": messages_of(session, session["session_id"].removeprefix(chat.id))}, {}
+    )
 
 
 def _show_problem(problem: Mapping[str, Any], response: Response) -> Response:
@@ -140,6 +192,7 @@ def _show_problem(problem: Mapping[str, Any], response: Response) -> Response:
 _route = partial(Route, replies={}, part="aisdk", show_problem=_show_problem)
 ROUTES: Final = (
     _route("ai-send", "POST", "ai/{agent}", "turn.run", send),
+    _route("ai-chat", "GET", "ai/{agent}/{chat}", "session.read", read_chat),
     _route("ai-resume", "GET", "ai/{agent}/{chat}/stream", "turn.follow", resume),
     _route("ai-stop", "POST", "ai/{agent}/{chat}/stop", "turn.cancel", stop),
 )
