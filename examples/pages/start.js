@@ -2,6 +2,7 @@
 import { spawn } from "node:child_process";
 import { createServer } from "vite";
 
+process.env.COPILOTKIT_TELEMETRY_DISABLED ??= "true";
 const host = spawn("durable-agent-host", ["dev", "--plan", "plan.yaml", "--no-open"], { stdio: "inherit" });
 host.on("error", () => console.error("There is no durable-agent-host: . ../../.venv/bin/activate") ?? process.exit(1));
 host.on("exit", (status) => process.exit(status ?? 0));
