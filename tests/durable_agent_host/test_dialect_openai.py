@@ -16,11 +16,10 @@ from agent_framework import FunctionTool
 from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import TypeAdapter
 
-from durable_agent_host.agent_client import TurnEvent
 from durable_agent_host.http.response_views import terminal_event
 from durable_agent_host.model.turn import Turn
 from durable_agent_host.protocols.openai.events import ResponseEvents
-from durable_agent_host.protocols.openai.ids import encode_id
+from durable_agent_host.protocols.openai.ids import ItemName, encode_id
 from tests.durable_agent_host.hostile_model import HostileModel, hostile_model
 from tests.durable_agent_host.played_recordings import REQUEST, play, read_events, to_wire
 from tests.kit import RECORDINGS, AgentHost, Lives, PracticeModel, running_host
@@ -116,7 +115,7 @@ def test_a_response_is_created_streamed_and_read_again(client: openai.OpenAI, si
         TypeAdapter[Any](ResponseStreamEvent).validate_python(event, strict=False)
     assert [event["sequence_number"] for event in posted] == list(range(len(posted)))
     response_id = posted[-1]["response"]["id"]
-    for number in range(-1, len(posted)):
+    for number in range(len(posted)):
         later = client.responses.retrieve(response_id, stream=True, starting_after=number)
         assert dumps([*later]) == posted[number + 1 :]
     assert client.responses.retrieve(response_id).to_dict() == posted[-1]["response"]
@@ -158,8 +157,10 @@ def test_the_clients_tool_ends_a_response_and_its_output_begins_the_next(
         body["conversation"] = response.conversation.id
     else:
         body["previous_response_id"] = response.id
-    with pytest.raises(openai.BadRequestError, match="no tool output found for 'locate'"):
-        client.responses.create(model="Talker", previous_response_id=response.id, input="well?")
+    refused: list[Any] = [("no output of 'locate'", "well?"), ("once for each", [output, output | {"output": "Ulm"}])]
+    for text, items in refused:
+        with pytest.raises(openai.BadRequestError, match=text):
+            client.responses.create(model="Talker", previous_response_id=response.id, input=items)
     first = client.responses.create(**body, background=way == "background")
     second = client.responses.create(**body)
     assert second.output_text == "Bonn."
@@ -181,6 +182,15 @@ def test_an_approval_is_requested_and_the_call_runs_in_the_next_response(client:
     (request,) = response.output
     assert (request.type, request.name, request.server_label) == ("mcp_approval_request", "pay", "Helper")
     reply: Any = {"type": "mcp_approval_response", "approval_request_id": request.id, "approve": True}
+    refused = {
+        "input[0].approve": [reply | {"approve": "yes"}],
+        "input[0].approval_request_id": [reply | {"approval_request_id": "mcpr_1"}],
+        "input[1].approval_request_id": [reply, reply | {"approve": False}],
+    }
+    for field, items in refused.items():
+        with pytest.raises(openai.BadRequestError) as error:
+            client.responses.create(model="Helper", previous_response_id=response.id, input=items)
+        assert error.value.param == field
     final = client.responses.create(model="Helper", previous_response_id=response.id, input=[reply])
     call, message = final.output
     assert (call.type, call.output, call.approval_request_id) == ("mcp_call", "paid 3", request.id)
@@ -217,7 +227,7 @@ def test_an_earlier_response_forks_and_the_last_one_continues(client: openai.Ope
     assert forks[0].conversation != first.conversation
     texts = json.dumps(model.requests()[-1]["body"]["input"]).split('"')
     assert [text for text in texts if text in {"one", "two", "2"}] == ["one", "2"]
-    with pytest.raises(openai.ConflictError, match="delete conv_"):
+    with pytest.raises(openai.ConflictError, match="has others"):
         client.responses.delete(second.id)
 
 
@@ -237,28 +247,38 @@ def test_what_a_client_sends_is_honoured_or_refused(client: openai.OpenAI, model
     assert "Be brief.\n\nBe kind." in json.dumps(body, ensure_ascii=False).replace("\\n", "\n")
     assert (body["temperature"], body["text"]["format"]["type"]) == (0.25, "json_schema")
     assert (response.temperature, response.metadata, response.text.format.type) == (0.25, {"a": "b"}, "json_schema")
-    refused: list[tuple[int, str, dict[str, Any]]] = [
-        (400, "temperature", {"temperature": 0.5}),
-        (400, "instructions", {"instructions": "Be brief."}),
-        (400, "store", {"store": False}),
-        (400, "tool_choice", {"tool_choice": "required"}),
-        (400, "web_search", {"tools": [{"type": "web_search"}]}),
-        (400, "nothing new", {"input": []}),
-        (400, "not of this host", {"input": [{"role": "assistant", "content": "hi"}]}),
-        (400, "not of this host", {"input": [{"type": "function_call_output", "call_id": "c", "output": ""}]}),
-        (400, "input", {"input": 3}),
-        (400, "text", {"input": [{"role": "user", "content": [{"type": "input_text"}]}]}),
-        (400, "stream", {"stream": "yes"}),
-        (400, "verbosity", {"text": {"verbosity": "low"}}),
-        (404, "resp_1", {"previous_response_id": "resp_1"}),
-        (404, "conv_1", {"conversation": "conv_1"}),
-        (404, "Nobody", {"model": "Nobody"}),
+    user = {"role": "user", "content": [{"type": "input_text"}]}
+    refused: list[tuple[str, str, Any]] = [
+        ("temperature", "allowed_options", {"temperature": 0.5}),
+        ("instructions", "allowed_options", {"instructions": "Be brief."}),
+        ("store", "allowed_options", {"store": False}),
+        ("verbosity", "allowed_options", {"text": {"verbosity": "low"}}),
+        ("tool_choice", "'auto' or 'none'", {"tool_choice": "required"}),
+        ("tools[0].type", "web_search", {"tools": [{"type": "web_search"}]}),
+        ("tools", "'tools' has 'locate' twice", {"tools": [LOCATE, LOCATE]}),
+        ("text.format", "not a usable", {"text": {"format": {"type": "xml"}}}),
+        ("input", "a new message", {"input": []}),
+        ("input", "a text or a list", {"input": 3}),
+        ("input", "input is blank", {"input": " "}),
+        ("input", "of part 1 of input is null", {"input": [user]}),
+        ("input[0]", "an object", {"input": [3]}),
+        ("input[0]", "not of this host", {"input": [{"role": "assistant", "content": "hi"}]}),
+        ("input[0]", "not of this host", {"input": [{"role": [], "content": "hi"}]}),
+        ("input[0].content", "a text or a list", {"input": [{"role": "user", "content": 3}]}),
+        ("input[0].call_id", "the id of a call", {"input": [{"type": "function_call_output", "call_id": "c"}]}),
+        ("stream", "true or false", {"stream": "yes"}),
+        ("conversation", "needs an id", {"conversation": {}}),
+        ("conversation", "conv_1", {"conversation": "conv_1"}),
+        ("previous_response_id", "resp_1", {"previous_response_id": "resp_1"}),
+        (None, "Nobody", {"model": "Nobody"}),
+        (None, "an object with the request's fields", None),
     ]
-    for status, text, fields in refused:
-        body = {"model": "Talker", "input": "hi", **fields}
+    for param, text, fields in refused:
+        body: Any = fields and {"model": "Talker", "input": "hi", **fields}
         with pytest.raises(openai.APIStatusError, match=text) as error:
-            client.post("/responses", body=body, cast_to=Response, options={"max_retries": 2})
-        assert error.value.status_code == status
+            client.post("/responses", cast_to=Response, options={"max_retries": 2}, content=json.dumps(body).encode())
+        assert error.value.param == param
+        assert error.value.status_code == (404 if text in {"conv_1", "resp_1", "Nobody"} else 400)
         assert error.value.response.headers["x-should-retry"] == "false"
     assert len(model.requests()) == 1
     with pytest.raises(openai.NotFoundError, match="there is no agent 'Hidden'"):
@@ -394,14 +414,13 @@ def test_a_stream_is_the_one_that_the_service_has_sent(recorded_model: HostileMo
     turn_events = list(played.events)
     if played.outcome.has_ended:
         turn_events.append(terminal_event(REQUEST, played.outcome, ""))
-    response_events = ResponseEvents(Turn(REQUEST, None), 0, set().__contains__, "")
+    name = ItemName(REQUEST.agent, REQUEST.session_id, REQUEST.turn_id)
+    response_events = ResponseEvents(Turn(REQUEST, None), name, set().__contains__, "")
     events = [
-        event
-        for number, (kind, data) in enumerate(turn_events)
-        for event in response_events.feed(TurnEvent(number, kind, data, "session", "turn"))
+        event for number, (kind, data) in enumerate(turn_events) for event in response_events.feed(number, kind, data)
     ]
     assert types_of(events) == types_of(recorded)
-    assert without_ids(response_events.output) == without_ids(output)
+    assert without_ids(response_events.body["output"]) == without_ids(output)
     assert response_events.body["status"] == recorded[-1]["response"]["status"]
 
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
-from durable_agent_host.agent_client import TurnEvent
 from durable_agent_host.codec.strict_json import object_at
 from durable_agent_host.model.pending_call import DECISIONS
 from durable_agent_host.model.turn import Turn, TurnRequest
@@ -122,26 +121,25 @@ class ResponseEvents:
 
     Args:
         turn: the turn.
-        number: which of the turn's responses, from 0.
+        name: of the response.
         is_function: whether the agent has a function of this name.
         url: below which the routes are.
 
     Attributes:
-        turn: as above.
-        name: of the response.
+        turn, name: as above.
         input: the items with which it began.
         is_started, is_complete: whether there is the response, and whether it is complete.
         problem: why the turn has failed, if it has.
     """
 
-    def __init__(self, turn: Turn, number: int, is_function: Callable[[str], bool], url: str) -> None:
+    def __init__(self, turn: Turn, name: ItemName, is_function: Callable[[str], bool], url: str) -> None:
         self.turn = turn
+        self.name = name
         self.is_started = self.is_complete = False
         self.problem: Any = None
         request = turn.request
-        self.name = ItemName(request.agent, request.session_id, request.turn_id, number)
         self.input: list[Wire] = []
-        self._conversation_id = encode_id("conv", *self.name[:2])
+        self._conversation_id = encode_id("conv", *name[:2])
         self._is_function = is_function
         self._files_url = f"{url}/containers/{self._conversation_id}/files"
         self._round = self._sequence_number = self._offset = 0
@@ -150,16 +148,15 @@ class ResponseEvents:
         self._open: dict[str, _Item] = {}
         self._messages: dict[int, _Item] = {}
         self._pending: dict[str, Wire] = {}
-        self._announced_ids: set[str] = set()
         created_at = int(datetime.fromisoformat(request.created_at).timestamp()) if request.created_at else 0
         self._fields: dict[str, Any] = {
             **_RESPONSE,
             **{_FIELDS.get(option, option): value for option, value in request.options.items()},
-            "id": encode_id("resp", *self.name[:4]),
+            "id": encode_id("resp", *name[:4]),
             "created_at": created_at,
             "model": request.agent,
             "conversation": {"id": self._conversation_id},
-            "previous_response_id": encode_id("resp", *self.name[:3], number - 1) if number else None,
+            "previous_response_id": encode_id("resp", *name[:3], name.number - 1) if name.number else None,
             "text": {"format": request.response_format or {"type": "text"}},
             "tools": [{"type": "function", "strict": None, **tool} for tool in request.client_tools],
         }
@@ -167,33 +164,27 @@ class ResponseEvents:
     @property
     def body(self) -> dict[str, Any]:
         """The response as far as it has come."""
-        return {**self._fields, "output": self.output}
+        return {**self._fields, "output": [item.fields for item in self._items]}
 
-    @property
-    def output(self) -> list[Wire]:
-        """The items so far."""
-        return [item.fields for item in self._items]
-
-    def feed(self, event: TurnEvent) -> Sequence[Wire]:
+    def feed(self, offset: int, event: str, data: Wire) -> Sequence[Wire]:
         """Read the turn's next event; return the events of the response."""
         self._events = []
         if self.is_complete:
             return []
         if not self._sequence_number:
             self._begin(0)
-            self.input.append(_message(self.turn.request, encode_id("msg", *self.name[:4], "input")))
-        self._offset = event.id
-        if event.name != "reasoning.delta" and "reasoning" in self._open:
-            self._end_text(_SUMMARY, _SUMMARY.part(self._open["reasoning"].text))
-        if handler := getattr(self, "on_" + event.name.replace(".", "_"), None):
-            handler(event.data)
+        self._offset = offset
+        if event != "reasoning.delta" and "reasoning" in self._open:
+            self._end_text(_SUMMARY)
+        if handler := getattr(self, "on_" + event.replace(".", "_"), None):
+            handler(data)
         return self._events if self.is_started else []
 
     def _begin(self, number: int) -> None:
         """Begin one of the turn's responses; nothing of the earlier ones is for the client."""
         self._round = number
         self.is_started = number == self.name.number
-        self.input = []
+        self.input = [] if number else [_message(self.turn.request, encode_id("msg", *self.name[:4], "input"))]
         self._items = []
         self._events = []
         self._sequence_number = 0
@@ -241,7 +232,8 @@ class ResponseEvents:
         self._open[kind.item_type].text += text
         self._emit_text(kind, f"{kind.event}.delta", delta=text, **kind.extra)
 
-    def _end_text(self, kind: _Text, part: Wire, **fields: Any) -> None:
+    def _end_text(self, kind: _Text, part: Wire | None = None, **fields: Any) -> None:
+        part = part or kind.part(self._open[kind.item_type].text)
         self._emit_text(kind, f"{kind.event}.done", **{kind.name: part[kind.name]}, **kind.extra)
         self._emit_text(kind, f"{kind.group}.done", part=part)
         self._end(kind.item_type, **{kind.parts: [part]}, **fields)
@@ -281,8 +273,8 @@ class ResponseEvents:
             span = {"start_index": citation["start"], "end_index": citation["end"]}
             title = citation.get("title") or names.get(file_id) or ""
             if file_id and file_id in names:
-                fields = {"container_id": self._conversation_id, "file_id": self._file_id(file_id), "filename": title}
-                yield {"type": "container_file_citation", **fields, **span}
+                ids = {"container_id": self._conversation_id, "file_id": self._file_id(file_id)}
+                yield {"type": "container_file_citation", **ids, "filename": title, **span}
             elif "url" in citation:
                 yield {"type": "url_citation", "url": citation["url"], "title": title, **span}
             else:
@@ -308,7 +300,7 @@ class ResponseEvents:
     def on_tool_started(self, data: Wire) -> None:
         """Begin a call of a tool, unless it waits: then `call.pending` says for what."""
         if data.get("waits"):
-            self._announced_ids.add(data["call_id"])
+            self._pending[data["call_id"]] = data
         else:
             self._begin_call(data)
 
@@ -333,12 +325,12 @@ class ResponseEvents:
                 logs = [{"type": "logs", "logs": result}] if result else []
                 urls = [f"{self._files_url}/{self._file_id(file['id'])}/content" for file in data.get("files", ())]
                 outputs = [*logs, *({"type": "image", "url": url} for url in urls)]
-                code = arguments.get("code", "")
+                code = arguments.get("code") or data.get("code", "")
                 return {"container_id": self._conversation_id, "code": code, "outputs": outputs or None}
             case "file_search_call":
                 return {"queries": arguments.get("queries", []), "results": None}
             case "web_search_call":
-                return {"action": {"type": "search", **({} if "type" in arguments else {"query": ""}), **arguments}}
+                return {"action": {"type": "search", **(arguments or {"query": ""})}}
             case "image_generation_call":
                 return {"result": None}
             case _:
@@ -369,63 +361,61 @@ class ResponseEvents:
         if (item := self._open.get(data["call_id"])) is None:
             return
         item_type = item.fields["type"]
-        data = {**item.data, **data}
-        if item_type == "code_interpreter_call" and not data["arguments"]:
-            data["arguments"] = {"code": item.text}
+        data = {"code": item.text, **item.data, **data}
         fields = self._call_fields(item_type, data)
         status = end = "completed" if data["outcome"] == "success" else "failed"
-        if item_type == "code_interpreter_call":
-            self._emit_for(item, "code_interpreter_call_code.done", code=fields["code"])
-            self._emit_for(item, "code_interpreter_call.interpreting")
         if item_type != "mcp_call":
             end = "completed"  # the only event that there is
         elif not item.fields["arguments"]:
             self._add_arguments(item, data["arguments"])
+        if item_type == "code_interpreter_call":
+            self._emit_for(item, "code_interpreter_call_code.done", code=fields["code"])
+            self._emit_for(item, "code_interpreter_call.interpreting")
         self._emit_for(item, f"{item_type}.{end}")
         self._end(data["call_id"], **fields, status=status)
 
     def on_call_pending(self, data: Wire) -> None:
         """Ask for an approval, or for the result of a tool of the client."""
-        call_id = data["call_id"]
+        call_id, name, arguments = (data[field] for field in ("call_id", "name", "arguments"))
         is_decision = data["kind"] in DECISIONS
         client_id = encode_id("mcpr" if is_decision else "call", *self.name[:3], self._round, call_id)
-        self._pending[call_id] = {**data, "client_id": client_id}
+        self._pending[call_id] = {**self._pending.get(call_id, {}), **data, "client_id": client_id}
         if call_id in self._open:  # of a tool of the model's service that the client runs
             self._end(call_id, status="incomplete")
         if data["kind"] == "callback":
             self._begin_call(data)
         elif is_decision:
-            fields = {"server_label": self.name.agent, "name": data["name"], "arguments": text_of(data["arguments"])}
+            fields = {"server_label": self.name.agent, "name": name, "arguments": text_of(arguments)}
             self._add(call_id, "mcp_approval_request", id=client_id, **fields)
             self._end(call_id)
         else:
-            fields = {"call_id": client_id, "name": data["name"], "arguments": "", "status": "in_progress"}
-            item = self._add(call_id, "function_call", **fields)
-            self._add_arguments(item, data["arguments"], name=data["name"])
+            fields = {"call_id": client_id, "name": name, "arguments": "", "status": "in_progress"}
+            self._add_arguments(self._add(call_id, "function_call", **fields), arguments, name=name)
             self._end(call_id, status="completed")
 
     def on_call_answered(self, data: Wire) -> None:
         """Begin a call of the agent that was approved, or that continues."""
         call_id = data["call_id"]
-        if call_id not in self._pending or call_id in self._open:
-            return
+        call = self._pending[call_id]
         if data["kind"] == "callback":
-            self._begin_call(self._pending[call_id])
-            return
-        self.input.append(self._reply(data))
-        if data["outcome"] == "approved" and (data["kind"] == "in_doubt" or call_id in self._announced_ids):
-            self._begin_call({**self._pending[call_id], "approval_request_id": call_id})
+            is_resumed = call_id not in self._open
+        else:
+            is_resumed = data["outcome"] == "approved" and (data["kind"] == "in_doubt" or "waits" in call)
+            self.input.append(self._reply(data))
+            call = {**call, "approval_request_id": call_id}
+        if is_resumed:
+            self._begin_call(call)
 
     def _reply(self, data: Wire) -> Wire:
         call_id = data["call_id"]
         client_id = self._pending[call_id]["client_id"]
-        item_id = encode_id("in", *self.name[:4], call_id)
+        item = {"id": encode_id("in", *self.name[:4], call_id)}
         if data["kind"] in DECISIONS:
-            fields = {"type": "mcp_approval_response", "approval_request_id": client_id}
-            return {"id": item_id, **fields, "approve": data["outcome"] == "approved"}
+            is_approved = data["outcome"] == "approved"
+            return {**item, "type": "mcp_approval_response", "approval_request_id": client_id, "approve": is_approved}
         reply = self.turn.replies.get(call_id, {})
-        fields = {"type": "function_call_output", "call_id": client_id, "status": "completed"}
-        return {"id": item_id, **fields, "output": text_of(reply.get("result", reply.get("error")))}
+        output = text_of(reply.get("result", reply.get("error")))
+        return {**item, "type": "function_call_output", "call_id": client_id, "status": "completed", "output": output}
 
     # ends
 
@@ -443,26 +433,26 @@ class ResponseEvents:
             status = "incomplete" if is_cut_off and message is data["messages"][-1] else "completed"
             self.on_message_completed({"index": index, **message}, status)
         reason = _REASONS.get(data["finish_reason"])
-        self._fields |= {"usage": _usage(data["usage"]), "incomplete_details": {"reason": reason} if reason else None}
         if (refusal := data.get("refusal")) and not reason:
             self._begin_text(_REFUSAL)
             self._add_text(_REFUSAL, refusal["message"])
-            self._end_text(_REFUSAL, _REFUSAL.part(refusal["message"]), status="completed")
+            self._end_text(_REFUSAL, status="completed")
         end = "incomplete" if reason else "completed"
-        self._complete("cancelled" if data["status"] == "cancelled" else end)
+        details = {"reason": reason} if reason else None
+        end = "cancelled" if data["status"] == "cancelled" else end
+        self._complete(end, usage=_usage(data["usage"]), incomplete_details=details)
 
     on_turn_cancelled = on_turn_completed
 
     def on_turn_failed(self, data: Wire) -> None:
         self.problem = data
         error = {"code": "server_error", "message": data["detail"]}
-        self._fields |= {"error": error, "usage": _usage(data.get("usage"))}
-        self._complete("failed")
+        self._complete("failed", error=error, usage=_usage(data.get("usage")))
 
-    def _complete(self, status: str) -> None:
+    def _complete(self, status: str, **fields: Any) -> None:
         self._end_open()
         self.is_complete = self.is_started
-        self._fields["status"] = status
+        self._fields |= {"status": status, **fields}
         # clients know no event of a response that was cancelled
         self._emit("incomplete" if status == "cancelled" else status, response=self.body)
 
@@ -495,10 +485,9 @@ def _message(request: TurnRequest, item_id: str) -> Wire:
 
 def _part(content: Wire) -> Wire:
     """Return a stored content of a message as a part of input."""
-    uri = content.get("uri") or ""
+    uri = content.get("uri")
     if content.get("type") == "text":
         return {"type": "input_text", "text": content.get("text")}
     if uri and str(content.get("media_type")).startswith("image/"):
         return {"type": "input_image", "detail": "auto", "image_url": uri}
-    field_name = "file_data" if uri.startswith("data:") else "file_url"
-    return {"type": "input_file", "filename": content.get("name"), field_name: uri, "file_id": content.get("file_id")}
+    return {"type": "input_file", "filename": content.get("name"), "file_url": uri, "file_id": content.get("file_id")}

@@ -6,7 +6,8 @@ from typing import Any, Final, NamedTuple
 
 from pydantic import TypeAdapter
 
-from durable_agent_host.errors import NotFoundError
+from durable_agent_host.codec.strict_json import object_at
+from durable_agent_host.errors import NotFoundError, RequestError
 
 
 class ItemName(NamedTuple):
@@ -36,12 +37,16 @@ def find_name(value: Any) -> ItemName | None:
         return None
 
 
-def read_name(value: Any) -> ItemName:
-    """Read an id.
+def read_name(value: Any, field: str) -> ItemName:
+    """Read the id in a field, or in the object there.
 
     Raises:
+        RequestError: there is none.
         NotFoundError: it is none of this host's.
     """
-    if (name := find_name(value)) is None:
-        raise NotFoundError(f"there is no {str(value)[:200]!r} here")
+    client_id = object_at(value).get("id", value)
+    if not isinstance(client_id, str):
+        raise RequestError(f"{field!r} needs an id, which is a text")
+    if (name := find_name(client_id)) is None:
+        raise NotFoundError(f"{field!r} is {client_id[:200]!r}, which is not here")
     return name

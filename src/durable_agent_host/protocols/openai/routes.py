@@ -1,22 +1,21 @@
 """The routes of clients of the Responses API."""
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing, suppress
-from functools import partial, wraps
 from http import HTTPStatus
 from typing import Any, Final
 from uuid import uuid4
 
 from azurefunctions.extensions.http.fastapi import Response
 
-from durable_agent_host.agent_client import TurnEvent
 from durable_agent_host.codec.log_entry import encode_compact
 from durable_agent_host.durable.turn_client import TurnClient
-from durable_agent_host.errors import NotFoundError, RequestError, TurnTimedOutError
+from durable_agent_host.errors import NotFoundError, RequestError, TurnRejectedError, TurnTimedOutError
 from durable_agent_host.http.event_stream import PartStream
-from durable_agent_host.http.parse import parse_object
-from durable_agent_host.http.problem_details import problem, problem_response
+from durable_agent_host.http.parse import parse_number, parse_object
+from durable_agent_host.http.problem_details import problem_response
 from durable_agent_host.http.request_handling import HandlerContext, Route, RouteRequest
 from durable_agent_host.http.response_views import json_response, terminal_event
 from durable_agent_host.model.access import Action
@@ -31,8 +30,11 @@ from durable_agent_host.protocols.dialect import (
 )
 from durable_agent_host.protocols.openai.events import ResponseEvents, calls_for_client
 from durable_agent_host.protocols.openai.ids import ItemName, encode_id, read_name
-from durable_agent_host.protocols.openai.requests import ResponseRequest
+from durable_agent_host.protocols.openai.requests import ResponseRequest, pop_field
 from durable_agent_host.turn.turn_requests import id_of_key
+
+_FIELDS_OF_RUN: Final = {"'message'": "input", "client_tools": "tools", "response_format": "text.format"}
+"""Field of `run`, as its errors have it → the field of a request for a response."""
 
 
 class _Edge:
@@ -53,7 +55,7 @@ class _Edge:
     @property
     def name(self) -> ItemName:
         """What the id on the path names."""
-        return read_name(self.call.path_part("id"))
+        return read_name(self.call.path_part("id"), "id")
 
     async def find(self, name: ItemName) -> ResponseEvents:
         """Find the turn of a response; return what makes the response's events."""
@@ -63,16 +65,16 @@ class _Edge:
             raise NotFoundError("there is no such response, or its conversation was deleted")
         agent = self.host.agents[agent_name].hosted
         url = f"{self.call.base_url_before('openai')}/openai/v1"
-        return ResponseEvents(turn, name.number, lambda tool: agent.find_parameters(tool) is not None, url)
+        return ResponseEvents(turn, name, lambda tool: agent.find_parameters(tool) is not None, url)
 
     async def read(self, name: ItemName) -> ResponseEvents:
         """Read a response as far as it has come."""
         response = await self.find(name)
         turn = response.turn
         async for event in past_events(self.host, turn.request):
-            response.feed(event)
+            response.feed(event.id, event.name, event.data)
         if turn.outcome is not None:
-            response.feed(TurnEvent(-1, *terminal_event(turn.request, turn.outcome, ""), *name[1:3]))
+            response.feed(-1, *terminal_event(turn.request, turn.outcome, ""))
         return response
 
     async def show(self, name: ItemName) -> Response:
@@ -87,20 +89,20 @@ class _Edge:
         name = response.name
         async with aclosing(self.app.follow(*name[:3])) as turn_events:
             async for event in turn_events:
-                for response_event in response.feed(event):
+                for response_event in response.feed(event.id, event.name, event.data):
                     yield response_event
                 if response.is_complete:
                     return
         raise NotFoundError("there is no such response")
 
-    async def stream(self, name: ItemName, after: int = -1) -> Response:
+    async def stream(self, name: ItemName, after: int | None = None) -> Response:
         """Answer with the events of a response after one of them."""
         events = await first_event(self.translate(await self.find(name)))
 
         async def lines() -> AsyncGenerator[bytes]:
             async with aclosing(events):
                 async for event in events:
-                    if event["sequence_number"] > after:
+                    if after is None or event["sequence_number"] > after:
                         yield f"event: {event['type']}\ndata: {encode_compact(event)}\n\n".encode()
 
         return event_stream(lines())
@@ -113,10 +115,9 @@ class _Edge:
                 async for _ in events:
                     pass
         if not response.is_complete:
-            return problem(
-                HTTPStatus.GATEWAY_TIMEOUT,
+            raise TurnTimedOutError(
                 f"the response {response.body['id']} is still in progress: retrieve it later, and do not send the "
-                "request again; for long ones use 'stream' or 'background'",
+                "request again; for long ones use 'stream' or 'background'"
             )
         return _json(response.body) if response.problem is None else problem_response(response.problem)
 
@@ -128,31 +129,29 @@ class _Edge:
         if previous and previous.turn_id:
             for call in calls_for_client((await self.find(previous)).turn.pending):
                 if call["call_id"] not in request.replies:
-                    raise RequestError(f"no tool output found for {call['name']!r}: reply to all calls of the response")
-            if request.replies and request.message:
-                raise RequestError("'input' has replies to calls and a message: send the message after that response")
+                    raise RequestError(f"'input' has no output of {call['name']!r}: reply to all calls of the response")
             if request.replies:
                 await self.app.answer(*previous[:3], [*request.replies.values()])
                 return previous._replace(number=previous.number + 1)
-            session_id = await self.session_after(previous, key)
-        if not request.message:
-            raise RequestError("'input' has nothing new: send a message, or the outputs of the calls")
-        fields: dict[str, Any] = {"session_id": session_id, "idempotency_key": key, **request.fields}
-        result = await self.app.run(request.agent, request.message, wait=False, **fields)
+            session_id = await self.session_after(previous, key or uuid4().hex)
+        result = await self.app.run(
+            request.agent, request.message, session_id=session_id, idempotency_key=key, wait=False, **request.fields
+        )
         return ItemName(request.agent, result.session_id, result.turn_id)
 
-    async def session_after(self, name: ItemName, key: str | None) -> str:
+    async def session_after(self, name: ItemName, key: str) -> str:
         """Return the session of a message that follows a response: a fork, unless the response is the last one.
 
         A message that is repeated with its key has begun a turn in the session, or has made its fork.
         """
-        if (await self.turn_ids(name, limit=1))[-1:] == [name.turn_id]:
+        is_last = (await self.turn_ids(name, limit=1))[-1:] == [name.turn_id]
+        secret = await self.client.claims.id_secret()
+        turn_id, fork_id = (
+            id_of_key(*parts, key, context=self.client.context, secret=secret)
+            for parts in (("turn", *name[:2]), ("fork", name.turn_id))
+        )
+        if is_last or await self.client.find(*name[:2], turn_id):
             return name.session_id
-        key = key or uuid4().hex
-        ids = partial(id_of_key, context=self.client.context, secret=await self.client.claims.id_secret())
-        if await self.client.find(*name[:2], ids("turn", *name[:2], key)):
-            return name.session_id
-        fork_id = ids("fork", name.turn_id, key)
         await none_if(HTTPStatus.CONFLICT, self.app.fork(*name[:2], fork_id, at_turn=name.turn_id))
         return fork_id
 
@@ -176,10 +175,10 @@ async def read_response(edge: _Edge) -> Response:
     """``GET /openai/v1/responses/{id}``: as far as it has come; with ``stream`` its past and future events."""
     if edge.call.query.get("stream", "").lower() != "true":
         return await edge.show(edge.name)
-    after = edge.call.query.get("starting_after", "-1")
-    if not after.removeprefix("-").isdecimal():
-        raise RequestError(f"'starting_after' is {after[:40]!r}: send the sequence_number of an event")
-    return await edge.stream(edge.name, int(after))
+    after = edge.call.query.get("starting_after")
+    return await edge.stream(
+        edge.name, parse_number("'starting_after'", after, ": send the sequence_number of an event")
+    )
 
 
 async def cancel_response(edge: _Edge) -> Response:
@@ -196,9 +195,7 @@ async def delete(edge: _Edge) -> Response:
     """``DELETE …/{id}``: erase a conversation; by the id of a response only if the conversation has no other turn."""
     name = edge.name
     if name.turn_id and await edge.turn_ids(name) != [name.turn_id]:
-        conversation_id = encode_id("conv", *name[:2])
-        detail = f"the conversation of this response has others: delete {conversation_id} with all of them"
-        return problem(HTTPStatus.CONFLICT, detail)
+        raise TurnRejectedError("the conversation of this response has others: delete it with all of them")
     await edge.app.delete(*name[:2])
     kind = "response" if name.turn_id else "conversation.deleted"
     return _json({"id": edge.call.path_part("id"), "object": kind, "deleted": True})
@@ -216,7 +213,7 @@ async def list_items(edge: _Edge) -> Response:
     for turn_id in () if name.turn_id else await edge.turn_ids(name):
         name = ItemName(*name[:2], turn_id)
         while (response := await edge.read(name)).is_started:
-            items += [*response.input, *response.output]
+            items += [*response.input, *response.body["output"]]
             name = name._replace(number=name.number + 1)
     if edge.call.query.get("order") != "asc":
         items.reverse()
@@ -226,13 +223,11 @@ async def list_items(edge: _Edge) -> Response:
 
 async def create_conversation(edge: _Edge) -> Response:
     """``POST /openai/v1/conversations``: name a new conversation of the agent ``model``."""
-    body = parse_object(edge.call.body or b"{}")
-    model = body.pop("model", None)
+    body = parse_object(edge.call.body)
+    agent = edge.host.agent(pop_field(body, "model", ""))
     if fields := [name for name, value in body.items() if value]:
         raise RequestError(f"{fields[0]!r} of a conversation cannot be set: leave it out")
-    if not isinstance(model, str):
-        raise RequestError("name the agent of the conversation as 'model'")
-    return _conversation(encode_id("conv", edge.host.agent(model), uuid4().hex))
+    return _conversation(encode_id("conv", agent, uuid4().hex))
 
 
 async def read_conversation(edge: _Edge) -> Response:
@@ -270,22 +265,28 @@ def show_problem(body: Mapping[str, Any], response: Response) -> Response:
     if not is_later or "retry-after" not in response.headers:
         response.headers["x-should-retry"] = "false"
     error_type = "invalid_request_error" if status < HTTPStatus.INTERNAL_SERVER_ERROR else "server_error"
-    error = {"message": body["detail"], "type": error_type, "code": None, "param": None}
+    message: str = body["detail"]
+    match = re.match(r"'([\w.\[\]]+)'", message)
+    param = match and match[1]
+    for name, field in _FIELDS_OF_RUN.items():
+        if name in message:
+            message = message.replace(name, field)
+            param = field
+    error = {"message": message, "type": error_type, "code": None, "param": param}
     return change_body(response, encode_compact({"error": error}), "application/json")
 
 
 def _route(name: str, method: str, path: str, action: Action, handler: Callable[[_Edge], Awaitable[Response]]) -> Route:
-    @wraps(handler)
     async def handle(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
         return await handler(_Edge(host, call, client))
 
-    template = f"openai/v1/{path}"
-    return Route(f"openai-{name}", method, template, action, handle, {}, part="openai", show_problem=show_problem)
+    url = f"openai/v1/{path}"
+    return Route(f"openai-{name}", method, url, action, handle, {}, part="openai", show_problem=show_problem)
 
 
 _RESPONSE: Final = "responses/{id}"
 _CONVERSATION: Final = "conversations/{id}"
-ROUTES: Final[tuple[Route, ...]] = (
+ROUTES: Final = (
     _route("create-response", "POST", "responses", "turn.run", create_response),
     _route("read-response", "GET", _RESPONSE, "turn.follow", read_response),
     _route("cancel-response", "POST", f"{_RESPONSE}/cancel", "turn.cancel", cancel_response),
