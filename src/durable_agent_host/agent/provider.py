@@ -1,8 +1,8 @@
 """The port to a model provider: its knowledge of its clients, their updates and their errors.
 
-`providers.registry.provider_for` returns the provider of an agent's client.
-`providers.generic_provider.GenericProvider` implements every hook for any client; other providers derive from it and
-override hooks.
+`providers.registry.provider_for` returns the provider of an agent's client. The hooks here that have a body do nothing:
+most services have nothing of the kind. `providers.generic_provider.GenericProvider` implements the others for any
+client; providers derive from it and override hooks.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,8 +13,8 @@ from agent_framework import ChatResponse, Content, Message
 
 from durable_agent_host.errors import ProviderError
 from durable_agent_host.model.conversation_file import ServedFile, ServiceFile
-from durable_agent_host.model.provider_item import HostedCall, LostState
-from durable_agent_host.stream.fold import ItemReader
+from durable_agent_host.model.provider_item import LostState
+from durable_agent_host.stream.live_events import EventReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +35,12 @@ class ClientCall:
     build_result: Callable[[Sequence[Content], str | None], Sequence[Content]]
 
 
-class ModelProvider(ItemReader, Protocol):
+class ModelProvider(EventReader, Protocol):
     """What a turn's run needs from an agent's provider; the fold needs `ItemReader`."""
 
-    keeps_conversation: ClassVar[bool]
+    keeps_conversation: ClassVar[bool] = False
     """Whether its service is sent only what is new, always."""
-    omits_refusals: ClassVar[bool]
+    omits_refusals: ClassVar[bool] = False
     """Whether a turn that its service has refused is not sent again: the model would go on refusing."""
 
     def adapt(self, client: Any, /) -> Any:
@@ -51,8 +51,7 @@ class ModelProvider(ItemReader, Protocol):
         ...
 
     async def warm_up(self) -> None:
-        """Load what a process's first call needs; calls no service, and may do nothing."""
-        ...
+        """Load what a process's first call needs; calls no service."""
 
     def sdk_clients(self, client: Any, /) -> dict[str, Any]:
         """Return the SDK clients that a hosted chat client uses, by the attributes that they replace; none retries."""
@@ -67,10 +66,6 @@ class ModelProvider(ItemReader, Protocol):
         Returns:
             A function that recognizes such a message; None when the service is not asked to compact.
         """
-        ...
-
-    def hosted_calls(self, item: Mapping[str, Any], /) -> Iterable[HostedCall]:
-        """List what a finished item says of calls that the service runs."""
         ...
 
     def is_truncated(self, updates: Iterable[Any], /) -> bool:
@@ -88,7 +83,7 @@ class ModelProvider(ItemReader, Protocol):
         Returns:
             The messages to append to the request, so that the model continues; None when the answer is complete.
         """
-        ...
+        del response
 
     def client_calls(self, messages: Sequence[Message], /) -> Sequence[ClientCall]:
         """List the calls of the service's own tools that the client runs, and that have no result.
@@ -96,7 +91,8 @@ class ModelProvider(ItemReader, Protocol):
         Args:
             messages: of a response, complete, and the results of its calls.
         """
-        ...
+        del messages
+        return ()
 
     def client_tools(self, tool: Any, /) -> Sequence[Any]:
         """Return what the framework gets for a tool that it does not run.
@@ -105,7 +101,7 @@ class ModelProvider(ItemReader, Protocol):
             The tool, if its service runs it. For one that the client runs, a tool for each function that the model may
             call, without a function itself; the adapted client sends the service's tool instead.
         """
-        ...
+        return (tool,)
 
     def check_message(self, message: Message, /) -> None:
         """Refuse a caller's message that the service can never accept, before the model is called.
@@ -145,10 +141,6 @@ class ModelProvider(ItemReader, Protocol):
         """
         ...
 
-    def service_files(self, content: Content, /) -> Iterable[ServiceFile]:
-        """List the files of the service to which a stored content refers."""
-        ...
-
     async def read_service_file(self, client: Any, file: ServiceFile, /) -> ServedFile:
         """Download a file of the service.
 
@@ -169,11 +161,11 @@ class ModelProvider(ItemReader, Protocol):
             client: the agent's chat client.
             continuation: the token of the last model call that had one.
         """
-        ...
+        del client, continuation
 
     def lost_state(self, error: BaseException, /) -> LostState | None:
         """Return what the service has lost or does not take, when that is why it refused a request."""
-        ...
+        del error
 
     def explain(self, error: BaseException, /) -> ProviderError | None:
         """Return why a model call failed and whether to retry; None when something else failed."""

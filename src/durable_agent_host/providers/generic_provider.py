@@ -5,14 +5,14 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Final, cast
 
-from agent_framework import ChatResponse, Content, Message, detect_media_type_from_base64
+from agent_framework import Content, Message, detect_media_type_from_base64
 
-from durable_agent_host.agent.provider import ClientCall
+from durable_agent_host.agent.provider import ModelProvider
 from durable_agent_host.agent.retry_classification import classify_error
 from durable_agent_host.codec.tool_result_text import file_text
 from durable_agent_host.errors import NotFoundError, ProviderError, RequestError
 from durable_agent_host.model.conversation_file import ServedFile, ServiceFile
-from durable_agent_host.model.provider_item import STAMP, HostedCall, ItemPart, LostState, is_carrier
+from durable_agent_host.model.provider_item import STAMP, ItemPart, LostState, is_carrier
 from durable_agent_host.providers import http_client_guards, stream_completion
 from durable_agent_host.providers.adapted_client import FoldedStreamMixin, ItemUpdate, create_adapter, unwrap_update
 from durable_agent_host.providers.client_errors import explain_client_error
@@ -30,15 +30,14 @@ IMAGE_TYPES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/w
 """Of the references of OpenAI, Anthropic, xAI and Mistral."""
 
 
-class GenericProvider:
-    """Implements `agent.provider.ModelProvider` for any client; other providers derive from it.
+class GenericProvider(ModelProvider):
+    """Implements the port for any client; other providers derive from it.
 
     Attributes:
         target: the contents that the client can send of a conversation that another provider started. A provider that
             attaches item metadata sets its name here.
         overrides: of an adapted client; it also sends carriers of items. None if the client is used unchanged.
         loss_rules: what is not sent again when the service has lost it.
-        keeps_conversation: whether its service is sent only what is new, always.
         image_types: of images that its services take; empty if they are not known.
         compaction_type: of items that replace everything before them, which then need not be sent; empty if none do.
     """
@@ -46,8 +45,6 @@ class GenericProvider:
     target: ClassVar[ReplayTarget] = ReplayTarget(unsent=frozenset())
     overrides: ClassVar[type[FoldedStreamMixin] | None] = None
     loss_rules: ClassVar[LossRules] = LossRules()
-    keeps_conversation: ClassVar[bool] = False
-    omits_refusals: ClassVar[bool] = False
     image_types: ClassVar[frozenset[str]] = frozenset()
     compaction_type: ClassVar[str] = ""
 
@@ -55,9 +52,6 @@ class GenericProvider:
         """Copy the client with the provider's overrides, so that it keeps the service's own data."""
         find_service(client)  # a service that the app names must exist
         return client if self.overrides is None else create_adapter(client, self.overrides, self)
-
-    async def warm_up(self) -> None:
-        """Do nothing: the client's SDK is unknown."""
 
     def sdk_clients(self, client: Any, /) -> dict[str, Any]:
         """Guard the SDK clients recognized by their attributes; see `http_client_guards.sdk_clients`."""
@@ -77,32 +71,9 @@ class GenericProvider:
         raw = unwrap_update(update)
         return raw.part if type(raw) is ItemUpdate else None
 
-    def complete_item(self, contents: list[Content], item: Mapping[str, Any] | None, /) -> list[Content]:
-        """Return the contents unchanged."""
-        del item
-        return contents
-
-    def hosted_calls(self, item: Mapping[str, Any], /) -> Iterable[HostedCall]:
-        """List nothing: the framework's contents have everything known."""
-        del item
-        return ()
-
     def is_truncated(self, updates: Iterable[Any], /) -> bool:
         """Check for the end mark of the providers that are recognized by their events."""
         return stream_completion.is_truncated(updates)
-
-    def continuation_messages(self, response: ChatResponse[Any], /) -> Sequence[Message] | None:
-        """Return None: no service is known to pause."""
-        del response
-
-    def client_calls(self, messages: Sequence[Message], /) -> Sequence[ClientCall]:
-        """List nothing: the framework calls the app's tools, and the service runs its own."""
-        del messages
-        return ()
-
-    def client_tools(self, tool: Any, /) -> Sequence[Any]:
-        """Return the tool: its service runs it, or `client_calls` lists its calls."""
-        return (tool,)
 
     def check_message(self, message: Message, /) -> None:
         """Reject files of another type than they are called, and images of types that no service of this kind takes."""
@@ -166,14 +137,6 @@ class GenericProvider:
         """Download nothing: only the service's provider knows how."""
         del client
         raise NotFoundError(f"the file {file.file_id!r} is with the model's service, and cannot be read from there")
-
-    async def cancel(self, client: Any, continuation: Mapping[str, Any], /) -> None:
-        """Do nothing: only the service's provider knows how."""
-        del client, continuation
-
-    def lost_state(self, error: BaseException, /) -> LostState | None:
-        """Return None: nothing is known of the service's data."""
-        del error
 
     def explain(self, error: BaseException, /) -> ProviderError | None:
         """Explain it with its status and message."""

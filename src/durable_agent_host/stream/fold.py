@@ -249,11 +249,12 @@ class ItemReader(Protocol):
 
     def read_item(self, update: Any, /) -> ItemPart | None:
         """Return the item of the model's output that an update belongs to; None for updates of other providers."""
-        ...
+        del update
 
     def complete_item(self, contents: list[Content], item: Mapping[str, Any] | None, /) -> list[Content]:
         """Complete an item's contents from its finished form, or tidy them when the item did not finish."""
-        ...
+        del item
+        return contents
 
 
 class _Stream:

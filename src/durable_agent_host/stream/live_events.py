@@ -72,28 +72,18 @@ def _all_events(start: int, messages: Sequence[ResponseMessageWire]) -> list[Liv
 class EventReader(ItemReader, Protocol):
     """Reads the provider's own part of an update."""
 
-    def hosted_calls(self, item: Any, /) -> Iterable[HostedCall]:
-        """List what a finished item says of calls that the service runs."""
-        ...
+    def hosted_calls(self, item: Mapping[str, Any], /) -> Iterable[HostedCall]:
+        """List what a finished item says of calls that the service runs; often the contents have all of it."""
+        del item
+        return ()
 
     def service_files(self, content: Content, /) -> Iterable[ServiceFile]:
         """List the files of the service to which a content refers."""
-        ...
+        return no_files(content)
 
 
-class _UnknownProvider:
+class _ContentsReader(EventReader):
     """Reads nothing beyond the contents."""
-
-    def read_item(self, _update: Any, /) -> None:
-        return None
-
-    def complete_item(self, contents: list[Content], _item: Any, /) -> list[Content]:
-        return contents
-
-    def hosted_calls(self, _item: Any, /) -> Iterable[HostedCall]:
-        return ()
-
-    service_files = staticmethod(no_files)
 
 
 class LiveEvents:
@@ -117,7 +107,7 @@ class LiveEvents:
         agent: str = "",
         emits_function_events: bool = True,
     ) -> None:
-        self._reader = reader = reader or _UnknownProvider()
+        self._reader = reader = reader or _ContentsReader()
         self.messages = AnswerMessages(reader, agent)
         self._reasoning = _Reasoning()
         self._functions = _Functions() if emits_function_events else None
