@@ -13,13 +13,7 @@ from functools import partial
 from agent_framework import ChatContext, Message
 
 from durable_agent_host.agent.call_middleware import RunCalls, Send
-from durable_agent_host.agent.call_order import (
-    ModelLayers,
-    chain_model_call,
-    chain_tool_call,
-    new_model_layers,
-    new_tool_layers,
-)
+from durable_agent_host.agent.call_order import chain_model_call, chain_tool_call, journal_model_calls
 from durable_agent_host.agent.call_scope import CALL_SCOPE, CallScope
 from durable_agent_host.agent.durable_session import DurableSession, LostProviderState, SessionState
 from durable_agent_host.agent.feature import AgentFeature, AttemptFeature, AttemptStart, CurrentRun, RunPart
@@ -219,16 +213,15 @@ async def _record_agent_start(run: CurrentRun) -> None:
 
 
 def _calls_of(run: CurrentRun) -> RunCalls:
-    layers = new_model_layers(run, drops_continuations=bool(run.losses) or run.sends_transcript)
     return RunCalls(
-        partial(_begin_model_call, run, layers),
+        partial(_begin_model_call, run),
         run.journal.next_tool_call,
-        partial(chain_tool_call, new_tool_layers(run)),
+        partial(chain_tool_call, run),
         partial(run.pending_calls.removed_tools, run.journal.path),
     )
 
 
-async def _begin_model_call(run: CurrentRun, layers: ModelLayers, context: ChatContext, send: Send) -> ModelStream:
+async def _begin_model_call(run: CurrentRun, context: ChatContext, send: Send) -> ModelStream:
     """Choose the messages of the next model call, check that it may be made, and return its stream.
 
     Raises:
@@ -238,7 +231,7 @@ async def _begin_model_call(run: CurrentRun, layers: ModelLayers, context: ChatC
     path, recorded_response = run.journal.next_model_call()
     while recorded_response is not None and (rejection := run.journal.recorded.rejections.get(path)) is not None:
         turn_traffic().started_calls.add(path)
-        more_messages = await layers.journal.pass_over(path, recorded_response, rejection)
+        more_messages = await journal_model_calls(run).pass_over(path, recorded_response, rejection)
         context.messages = [*context.messages, *more_messages]
         path, recorded_response = run.journal.next_model_call()
     is_finished = recorded_response is not None
@@ -251,7 +244,7 @@ async def _begin_model_call(run: CurrentRun, layers: ModelLayers, context: ChatC
         await run.admit()
         run.gate.raise_if_waiting()
     options = dict(context.options or {})
-    return chain_model_call(layers, ModelCall(path, context.client, run.agent.provider, messages, options, send))
+    return chain_model_call(run, ModelCall(path, context.client, run.agent.provider, messages, options, send))
 
 
 async def _find_restart(run: CurrentRun, error: Exception) -> RunRestarted | None:

@@ -6,7 +6,7 @@ the complete response. `durable_agent_host.agent.call_order` has the order of th
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from agent_framework import ChatResponse, ChatResponseUpdate, Message
 
@@ -68,9 +68,5 @@ NextModelCall = Callable[[ModelCall], ModelStream]
 """The rest of a chain."""
 
 
-class ModelLayer(Protocol):
-    """One feature of model calls."""
-
-    def __call__(self, call: ModelCall, call_next: NextModelCall, /) -> ModelStream:
-        """Make a call through the rest of the chain."""
-        ...
+ModelLayer = Callable[[ModelCall, NextModelCall], ModelStream]
+"""One feature of model calls: makes a call through the rest of the chain."""

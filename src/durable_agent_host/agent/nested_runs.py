@@ -21,7 +21,7 @@ from agent_framework import (
 )
 
 from durable_agent_host.agent.call_middleware import RunCalls, Send
-from durable_agent_host.agent.call_order import chain_model_call, chain_tool_call, new_model_layers, new_tool_layers
+from durable_agent_host.agent.call_order import chain_model_call, chain_tool_call
 from durable_agent_host.agent.call_scope import CallScope, NestedClient
 from durable_agent_host.agent.durable_session import SessionState
 from durable_agent_host.agent.feature import CurrentRun
@@ -130,7 +130,7 @@ class NestedRun:
         self._message_count = len(context.messages)
         messages = self._with_replies(context.messages, is_stored="conversation_id" in options)
         call = ModelCall(path, context.client, self._client.provider, messages, options, send)
-        return chain_model_call(new_model_layers(run), call)
+        return chain_model_call(run, call)
 
     async def _answer_requests(self, response: ChatResponse[Any]) -> Sequence[Message]:
         """Answer what the provider's tools ask in a response, for the model's next one; none when they ask nothing.
@@ -172,7 +172,7 @@ class NestedRun:
             self._scope.failure = error
 
     async def _make_tool_call(self, call: ToolInvocation) -> ToolCallEnd:
-        end = await chain_tool_call(new_tool_layers(self._run), call)
+        end = await chain_tool_call(self._run, call)
         self._is_waiting = self._is_waiting or isinstance(end, WaitingToolCall)
         return end
 

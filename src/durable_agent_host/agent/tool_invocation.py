@@ -8,7 +8,7 @@ import json
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, cast
 
 from agent_framework import Content, FunctionTool, MiddlewareTermination
 from agent_framework.exceptions import UserInputRequiredException
@@ -102,12 +102,8 @@ NextToolCall = Callable[[ToolInvocation], Awaitable[ToolCallEnd]]
 """The rest of a chain."""
 
 
-class ToolLayer(Protocol):
-    """One feature of tool calls."""
-
-    def __call__(self, call: ToolInvocation, call_next: NextToolCall, /) -> Awaitable[ToolCallEnd]:
-        """Make a call through the rest of the chain."""
-        ...
+ToolLayer = Callable[[ToolInvocation, NextToolCall], Awaitable[ToolCallEnd]]
+"""One feature of tool calls: makes a call through the rest of the chain."""
 
 
 def plain_arguments(arguments: BaseModel | Mapping[str, Any]) -> dict[str, Any]:

@@ -77,7 +77,7 @@ class RunningTool:
     observers: RunObservers
     request: TurnRequest
     rules: WaitRules
-    loop: asyncio.AbstractEventLoop
+    loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
     progress_task: asyncio.Task[None] | None = None
     _latest: ToolProgressed | None = None
     _end: asyncio.Event = field(default_factory=asyncio.Event)
@@ -187,7 +187,8 @@ class EnterToolCall:
         request: of the turn.
         journal: of the run.
         gave_up: set when the run's results are no longer wanted.
-        new_host: makes what the host does for a running tool.
+        observers: notified of its progress.
+        rules: for deferred results.
         callback: ends a call whose tool has deferred its result.
         new_scope: makes the scope of agents within a call.
         fail: ends the turn, or its attempt, with an error when the other calls of the batch have ended.
@@ -196,7 +197,8 @@ class EnterToolCall:
     request: TurnRequest
     journal: Journal
     gave_up: Event
-    new_host: Callable[[ToolInvocation], RunningTool]
+    observers: RunObservers
+    rules: WaitRules
     callback: AwaitCallback
     new_scope: Callable[[CallPath], CallScope]
     fail: Callable[[BaseException], None]
@@ -208,7 +210,7 @@ class EnterToolCall:
         lost.
         """
         request = self.request
-        host = self.new_host(call)
+        host = RunningTool(call, self.callback.pending_calls, self.observers, request, self.rules)
         running_call = ToolCall(
             call_id=call.path.call_id,
             name=call.name,
