@@ -256,15 +256,16 @@ async def test_messages_are_sent_to_a_turn(backend):
 
 async def test_any_loop_of_any_thread_can_call(backend):
     """One object serves the loops of several threads, one after the other and at the same time."""
-    log, log_id = backend.store(), new_id()
-    attempt = await log.open(log_id)
-    follower = asyncio.create_task(collect(log, log_id, 41))
+    log = backend.store()
+    log_ids = [new_id() for _ in range(4)]
+    followers = [asyncio.create_task(collect(log, log_id, 11)) for log_id in log_ids]
     failures: list[BaseException] = []
 
     def run(number: int) -> None:
         async def write() -> None:
+            attempt = await log.open(log_ids[number])
             for count in range(10):
-                await log.append(log_id, [delta(f"{number}.{count}")], attempt=attempt)
+                await log.append(log_ids[number], [delta(f"{number}.{count}")], attempt=attempt)
 
         try:
             asyncio.run(write())
@@ -277,19 +278,20 @@ async def test_any_loop_of_any_thread_can_call(backend):
     for thread in threads:
         await asyncio.to_thread(thread.join)
     assert not failures
-    assert_consecutive(await follower)
+    for follower in followers:
+        assert_consecutive(await follower)
 
 
 async def test_a_cancelled_caller_harms_nobody(backend):
-    """Appends whose callers were cancelled are there or not, whole, and the log goes on."""
+    """An append whose caller was cancelled is there or not, whole, and the next attempt goes on."""
     log, log_id = backend.store(), new_id()
-    attempt = await log.open(log_id)
     for number in range(10):
+        attempt = await log.open(log_id)
         task = asyncio.create_task(log.append(log_id, [delta(f"{number}a"), delta(f"{number}b")], attempt=attempt))
         await asyncio.sleep(0.001 * number)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-    await log.append(log_id, [delta("end")], attempt=attempt)
+    await log.append(log_id, [delta("end")], attempt=await log.open(log_id))
     records = await read_all(backend.store(), log_id)
     assert_consecutive(records)
     found = texts(records)

@@ -9,10 +9,8 @@ operator refuses plaintext.
 """
 
 import asyncio
-import threading
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import AsyncGenerator, Sequence
-from concurrent.futures import Future
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, Final
@@ -40,8 +38,6 @@ class EncryptedTurnLog:
         self._log = log
         self._cipher = cipher
         self._next: OrderedDict[tuple[str, int], int] = OrderedDict()
-        self._queues: dict[str, deque[Future[None]]] = {}
-        self._lock = threading.Lock()
 
     async def open(self, log_id: str) -> int:
         """Begin an attempt; see the protocol."""
@@ -51,29 +47,24 @@ class EncryptedTurnLog:
         return attempt
 
     async def append(self, log_id: str, entries: Sequence[LogEntry], *, attempt: int) -> int:
-        """Append entries; see the protocol. A cancelled caller waits until the append has ended."""
-        lines = [encode_log_entry(entry).encode() for entry in entries]
-        return await _UncancellableTask(
-            self._append(log_id, lines, attempt), loop=asyncio.get_running_loop(), eager_start=True
-        )
-
-    async def _append(self, log_id: str, lines: Sequence[bytes], attempt: int) -> int:
-        await self._enter(log_id)
-        try:
-            expected_offset = self._next.pop((log_id, attempt), None)
-            if expected_offset is None:
-                expected_offset = await self._end_of(log_id)
-            encrypted_entries = [
-                LogEntry(ENCRYPTED, self._cipher.encrypt_to_envelope(_location_of(log_id, attempt, offset), line))
-                for offset, line in enumerate(lines, expected_offset)
-            ]
-            first = await self._log.append(log_id, encrypted_entries, attempt=attempt)
-            if first != expected_offset:
-                raise LogError(f"the log {log_id} has grown behind its writer's back: it is no longer written")
-            self._cache_offset(log_id, attempt, first + len(lines))
-            return first
-        finally:
-            self._leave(log_id)
+        """Append entries; see the protocol. The writer waits for each append before it begins the next one."""
+        expected_offset = self._next.pop((log_id, attempt), None)
+        if expected_offset is None:
+            expected_offset = await self._end_of(log_id)
+        encrypted_entries = [
+            LogEntry(
+                ENCRYPTED,
+                self._cipher.encrypt_to_envelope(
+                    _location_of(log_id, attempt, offset), encode_log_entry(entry).encode()
+                ),
+            )
+            for offset, entry in enumerate(entries, expected_offset)
+        ]
+        first = await self._log.append(log_id, encrypted_entries, attempt=attempt)
+        if first != expected_offset:
+            raise LogError(f"the log {log_id} has grown behind its writer's back: it is no longer written")
+        self._cache_offset(log_id, attempt, first + len(entries))
+        return first
 
     async def read(self, log_id: str, from_offset: int = 0, *, max_bytes: int = MAX_PAGE_BYTES) -> LogPage:
         """Read the entries that are there now; see the protocol."""
@@ -146,34 +137,6 @@ class EncryptedTurnLog:
             has_more = page.has_more
         return offset
 
-    async def _enter(self, log_id: str) -> None:
-        """Serialize the appends to a log, whatever loops they run on."""
-        with self._lock:
-            if log_id not in self._queues:
-                self._queues[log_id] = deque()
-                return
-            own_future = Future[None]()
-            self._queues[log_id].append(own_future)
-        try:
-            await asyncio.shield(asyncio.wrap_future(own_future))
-        except asyncio.CancelledError:
-            with self._lock:
-                has_turn = own_future not in self._queues[log_id]
-                if not has_turn:
-                    self._queues[log_id].remove(own_future)
-            if has_turn:
-                self._leave(log_id)
-            raise
-
-    def _leave(self, log_id: str) -> None:
-        with self._lock:
-            queue = self._queues[log_id]
-            following = queue.popleft() if queue else None
-            if following is None:
-                del self._queues[log_id]
-        if following is not None:
-            following.set_result(None)
-
     def _decrypt_page(self, log_id: str, page: LogPage) -> LogPage:
         last = check_order(log_id, page.records)
         if last is not None and not page.has_more and page.next_offset != last.offset + 1:
@@ -196,15 +159,6 @@ class EncryptedTurnLog:
         if line is None:
             raise CorruptStateError(f"{label} of the turn log {location[1]} is not what was encrypted")
         return decode_log_entry(line)
-
-
-class _UncancellableTask(asyncio.Task[int]):
-    """A task that continues when its waiter is cancelled, and the waiter waits on; a shield takes three wake-ups."""
-
-    def cancel(self, msg: Any | None = None) -> bool:
-        """Do nothing: the waiter is cancelled when this has ended."""
-        del msg
-        return False
 
 
 def _location_of(log_id: str, attempt: int, offset: int) -> AssociatedData:

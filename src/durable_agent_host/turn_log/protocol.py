@@ -97,6 +97,9 @@ class TurnLog(Protocol):
     async def append(self, log_id: str, entries: Sequence[LogEntry], *, attempt: int) -> int:
         """Append entries, all or none; durable when this returns.
 
+        An attempt has one writer, which waits for an append before it begins the next one, and writes no more once one
+        has failed or was cancelled.
+
         Args:
             log_id: an open log.
             entries: at least one; of any total size.
