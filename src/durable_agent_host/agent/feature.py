@@ -35,7 +35,7 @@ from durable_agent_host.agent.provider import ModelProvider
 from durable_agent_host.agent.retry_classification import RetryPolicy
 from durable_agent_host.agent.run_gate import RunGate
 from durable_agent_host.agent.run_output import RunOutput
-from durable_agent_host.agent.stream_progress import REPLAYED, LiveStream, StreamProgress
+from durable_agent_host.agent.stream_progress import StreamProgress
 from durable_agent_host.agent.tool_invocation import ToolInvocation, ToolLayer
 from durable_agent_host.agent.turn_attempt import TurnAttempt
 from durable_agent_host.codec.wire_types import MessageWire
@@ -182,12 +182,11 @@ class CurrentRun:
 
     async def collect(self, update: AgentResponseUpdate) -> None:
         """Take the next update of the agent."""
-        source = self.progress.source
-        is_replayed = source is REPLAYED
+        is_replayed = self.progress.is_replaying
         self.output.served_model = getattr(update.raw_representation, "model", None) or self.output.served_model
         if is_replayed:
             update.raw_representation = ItemPart(None)  # nothing joins what was folded before
-        self.output.add(update, source.position if isinstance(source, LiveStream) else None)
+        self.output.add(update, self.progress.position)
         await self.start.attempt.observers.notify(UpdateReceived(update, is_replayed))
 
     def rehydrate(self, messages: Sequence[Message]) -> list[Message]:

@@ -394,7 +394,7 @@ def save_session(agent_session: DurableSession) -> Mapping[str, Any]:
 def _weigh(run: CurrentRun, response: AgentResponse[Any]) -> TurnStats:
     return TurnStats(
         chunks_streamed=run.output.updates_streamed,
-        bytes_streamed=run.output.weight.total_bytes(),
+        bytes_streamed=run.output.bytes_streamed,
         contents_stored=sum(len(message.contents) for message in response.messages),
         agent_milliseconds=run.start.milliseconds(),
         calls_refused=len(run.losses),

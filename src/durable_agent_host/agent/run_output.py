@@ -8,6 +8,7 @@ those of a call that was cut off stay unchanged.
 """
 
 from collections.abc import Container, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Final, cast
@@ -119,35 +120,6 @@ def _fragment_of(agent_contents: Sequence[Content], client_contents: Sequence[Co
     return None if content.annotations or grows else content
 
 
-class PayloadSize:
-    """Measures the contents of updates as they stream."""
-
-    def __init__(self) -> None:
-        self._bytes = 0
-        self._error: CorruptStateError | None = None
-
-    def add(self, contents: Sequence[Content]) -> None:
-        """Add one update's contents; a value that cannot be stored fails `total_bytes`, and not the stream."""
-        self._bytes += 2 + max(len(contents) - 1, 0)  # brackets and commas
-        try:
-            for content in contents:
-                self._bytes += len(json_bytes_of(encode_content(content)))
-        except CorruptStateError as error:
-            self._error = error
-        except RecursionError:
-            self._error = CorruptStateError("a content is nested too deeply to be stored")
-
-    def total_bytes(self) -> int:
-        """Return the bytes of all lists so far.
-
-        Raises:
-            CorruptStateError: a content holds a value that JSON cannot represent.
-        """
-        if self._error is not None:
-            raise self._error
-        return self._bytes
-
-
 class RunOutput:
     """The updates of one run of an agent.
 
@@ -156,13 +128,13 @@ class RunOutput:
 
     Attributes:
         updates_streamed: how many updates arrived.
-        weight: of their contents.
+        bytes_streamed: of their contents, as JSON.
         served_model: the model that served the last call, as named by the provider.
     """
 
     def __init__(self, items: ItemReader) -> None:
         self.updates_streamed = 0
-        self.weight = PayloadSize()
+        self.bytes_streamed = 0
         self.served_model: str | None = None
         self._items = items
         self._updates: list[tuple[AgentResponseUpdate, int | None]] = []
@@ -177,7 +149,8 @@ class RunOutput:
     def add(self, update: AgentResponseUpdate, position: int | None) -> None:
         """Take the next update."""
         self.updates_streamed += 1
-        self.weight.add(update.contents)
+        with suppress(CorruptStateError, RecursionError):  # what cannot be stored is found out when it is to be stored
+            self.bytes_streamed += len(json_bytes_of([*map(encode_content, update.contents)]))
         if position is not None and position != self._open_call.position:
             self._open_call = _OpenCall(position, len(self._updates))
         self._updates.append((update, position))

@@ -77,28 +77,6 @@ def _find_limit(arguments: Any) -> str | None:
     return _NAMES_CLASS if has_python_class(arguments) else None
 
 
-@dataclass(frozen=True)
-class LiveStream:
-    """The stream comes from a model call that has no response yet.
-
-    Attributes:
-        position: of the call.
-    """
-
-    position: int
-
-
-@dataclass(frozen=True)
-class ReplayedStream:
-    """The stream comes from the journal."""
-
-
-REPLAYED: Final = ReplayedStream()
-
-Source = LiveStream | ReplayedStream | None
-"""The source of the current stream; None for what the framework and the app add between model calls."""
-
-
 class NestedStreamBrokenError(RunStoppedError):
     """The stream of an agent within the turn's agent broke midway; the call that contains the agent runs it again.
 
@@ -116,35 +94,37 @@ class StreamProgress:
     """Progress of a run's stream.
 
     Attributes:
-        source: of the current stream.
+        position: of the model call that streams; None for what the framework and the app add between model calls.
+        is_replaying: whether the stream comes from the journal.
         unreadable: the results for calls whose arguments cannot be read, by model call and call id.
         restart: why, and when, the agent is run again, because the stream of a call has broken; None while none has.
         has_client_calls: whether the last response has calls of the provider's own tools that the client runs: the run
             ends after its other calls, and continues with the client's results.
     """
 
-    source: Source = None
+    position: int | None = None
+    is_replaying: bool = False
     unreadable: dict[tuple[int, str], str] = field(default_factory=dict[tuple[int, str], str])
     restart: RunRestarted | None = None
     has_client_calls: bool = False
 
     def begin_call(self, position: int) -> None:
         """Record that a model call streams."""
-        self.source = LiveStream(position)
+        self.position = position
 
     def finish_call(self, position: int, response: ChatResponse[Any]) -> None:
         """Record that a model call has its response."""
         self.record_invalid_calls(response, position)
-        self.source = None
+        self.position = None
 
     @contextmanager
     def replaying(self) -> Generator[None]:
         """Mark the context's stream as coming from the journal."""
-        self.source = REPLAYED
+        self.is_replaying = True
         try:
             yield
         finally:
-            self.source = None
+            self.is_replaying = False
 
     def record_invalid_calls(self, response: ChatResponse[Any], position: int) -> None:
         """Record the calls of a model's response whose arguments cannot be read."""

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from threading import Event
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from agent_framework import Content, MiddlewareFailure, MiddlewareTermination
 from agent_framework.exceptions import UserInputRequiredException
@@ -26,6 +26,7 @@ from durable_agent_host.agent.tool_invocation import (
 )
 from durable_agent_host.codec.content import encode_content
 from durable_agent_host.codec.journal_entry import encode_tool_result
+from durable_agent_host.codec.session_blobs import json_bytes_of
 from durable_agent_host.errors import CorruptStateError, TurnError, locate_error, strip_error_text
 from durable_agent_host.model.journal_entry import ToolOutcome
 from durable_agent_host.tool_calls import DeferredCall
@@ -109,7 +110,7 @@ class RunTool:
             value = f"Error: The tool has run, and its result cannot be stored: {encoding_error}"
             wire = encode_tool_result(value)
         max_bytes = self.max_result_bytes
-        if _is_larger(wire, max_bytes):
+        if len(json_bytes_of(wire)) > max_bytes:
             _LOGGER.warning(
                 "%s: the result of tool %s is larger than %d bytes, and the model is told so (call %s); "
                 "DURABLE_AGENT_HOST_MAX_TOOL_RESULT_BYTES sets the limit",
@@ -125,28 +126,6 @@ class RunTool:
         if self.includes_error_texts:
             return error if isinstance(error, Exception) else ToolCrashedError(f"{type(error).__name__}: {error}")
         return argument_error(_BAD_ARGUMENTS) if is_argument_error(error) else ToolFailedError(_FAILED)
-
-
-def _is_larger(value: Any, most_bytes: int) -> bool:
-    """Estimate whether a JSON value is larger than a number of bytes, without encoding it."""
-    remaining_bytes = most_bytes
-    pending = [value]
-    while pending and remaining_bytes >= 0:
-        item = pending.pop()
-        remaining_bytes -= 1
-        if isinstance(item, str):
-            remaining_bytes -= (
-                len(item)
-                if item.isascii() or len(item) > remaining_bytes
-                else len(item.encode("utf-8", "surrogatepass"))
-            )
-        elif isinstance(item, dict):
-            inner = cast("dict[str, Any]", item)
-            remaining_bytes -= sum(map(len, inner))
-            pending += inner.values()
-        elif isinstance(item, list):
-            pending += cast("list[Any]", item)
-    return remaining_bytes < 0
 
 
 def _failed(model_error: Exception, error: BaseException, location: Mapping[str, Any] | None = None) -> ToolResult:
