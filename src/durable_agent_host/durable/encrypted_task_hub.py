@@ -25,7 +25,6 @@ from durable_agent_host.durable.task_hub import (
     Steps,
     TaskHub,
     UnreadableValue,
-    read_entity,
     run_steps,
     state_in,
 )
@@ -49,7 +48,7 @@ class EncryptedHub(TaskHub):
 
     def client(self, client: DurableOrchestrationClient) -> DurableOrchestrationClient:
         """Return a client that encrypts and decrypts."""
-        return cast("Any", MarkingClient(_Client(client, self._cipher, self._keys), self.secret))
+        return cast("Any", MarkingClient(_Client(client, self._cipher, self._keys), self.secret, self._keys))
 
     def entity(self, context: DurableEntityContext) -> DurableEntityContext:
         """Return a context that encrypts and decrypts."""
@@ -97,7 +96,6 @@ class _Client:
         return getattr(self._client, name)
 
     async def start_new(self, name: str, instance_id: str, client_input: Any = None) -> str:
-        await self._keys.ready()
         return await self._client.start_new(
             name, instance_id, self._cipher.encrypt_json(_start(instance_id), client_input)
         )
@@ -109,15 +107,13 @@ class _Client:
         await self._client.raise_event(instance_id, event_name, event_data)
 
     async def signal_entity(self, entity: Any, operation: str, operation_input: Any = None) -> None:
-        await self._keys.ready()
         if operation_input is not None:
             operation_input = _call(self._cipher, _operation(entity.name, entity.key, operation), "", operation_input)
         await self._client.signal_entity(entity, operation, operation_input)
 
     async def read_entity_state(self, entity: Any) -> Any:
-        state = await read_entity(self._client, entity)
-        if state.entity_exists and state.entity_state is not None:
-            await self._keys.ready()
+        state = await self._client.read_entity_state(entity)
+        if state.entity_exists and state.entity_state not in (None, ""):
             associated_data = _state(entity.name, entity.key)
             state._entity_state = self._cipher.read_json(associated_data, state.entity_state)  # noqa: SLF001
         return state

@@ -6,8 +6,6 @@ All data passes here on its way into or out of the task hub: unchanged, or encry
 import json
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
-from functools import wraps
-from inspect import iscoroutinefunction
 from typing import Any, cast
 
 from azure.durable_functions import DurableEntityContext, DurableOrchestrationClient, DurableOrchestrationContext
@@ -78,16 +76,18 @@ class UnreadableValue:
 
 
 class MarkingClient:
-    """The SDK's client; what it starts and signals has the app's mark.
+    """The SDK's client; what it starts and signals has the app's mark, and only an app that has the keys does so.
 
     Args:
         client: the SDK's, or one that wraps it.
         secret: of the app.
+        keys: checks the store.
     """
 
-    def __init__(self, client: Any, secret: AppSecret) -> None:
+    def __init__(self, client: Any, secret: AppSecret, keys: KeyCheck) -> None:
         self._client = client
         self._secret = secret
+        self._keys = keys
 
     def __getattr__(self, name: str) -> Any:
         """Return what the client has."""
@@ -95,16 +95,23 @@ class MarkingClient:
 
     async def start_new(self, name: str, instance_id: str, client_input: Mapping[str, Any]) -> str:
         """Start an orchestration, as the app."""
+        await self._keys.ready()
         await self._secret.ready()
         marked_input = self._secret.mark(start_purpose(name, instance_id), client_input)
         return await self._client.start_new(name, instance_id, marked_input)
 
     async def signal_entity(self, entity: Any, operation: str, value: Mapping[str, Any] | None = None) -> None:
         """Signal an entity, as the app."""
+        await self._keys.ready()
         if value is not None:
             await self._secret.ready()
             value = self._secret.mark(signal_purpose(entity.name, entity.key, operation), value)
         await self._client.signal_entity(entity, operation, value)
+
+    async def read_entity_state(self, entity: Any) -> Any:
+        """Read an entity."""
+        await self._keys.ready()
+        return await read_entity(self._client, entity)
 
 
 async def read_entity(client: Any, entity: Any) -> Any:
@@ -166,8 +173,8 @@ class TaskHub:
         await self._keys.ready()
 
     def client(self, client: DurableOrchestrationClient) -> DurableOrchestrationClient:
-        """Return the durable client of a function call, which checks first."""
-        return cast("Any", MarkingClient(_Client(client, self._keys), self.secret))
+        """Return the durable client of a function call."""
+        return cast("Any", MarkingClient(client, self.secret, self._keys))
 
     def entity(self, context: DurableEntityContext) -> DurableEntityContext:
         """Return the context of an entity's operation; an encrypted state is left to a process that has the keys."""
@@ -213,27 +220,3 @@ class _Damaged:
 
     def get_state(self, _: Callable[[], Any] | None = None) -> Any:
         return state_in(self._context)
-
-
-class _Client:
-    """The SDK's client; checks the store before it acts."""
-
-    def __init__(self, client: DurableOrchestrationClient, keys: KeyCheck) -> None:
-        self._client: Any = client
-        self._keys = keys
-
-    async def read_entity_state(self, entity: Any) -> Any:
-        await self._keys.ready()
-        return await read_entity(self._client, entity)
-
-    def __getattr__(self, name: str) -> Any:
-        attribute = getattr(self._client, name)
-        if not iscoroutinefunction(attribute):
-            return attribute
-
-        @wraps(attribute)
-        async def check_and_call(*arguments: Any, **options: Any) -> Any:
-            await self._keys.ready()
-            return await attribute(*arguments, **options)
-
-        return check_and_call
