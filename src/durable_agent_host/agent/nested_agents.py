@@ -262,7 +262,7 @@ def _respond(
 
 # Strategies of agents within the turn's agent, which the framework applies.
 
-MOST_NESTED: Final = 8
+_MOST_NESTED: Final = 8
 """Deeper parts of a strategy are not copied."""
 _NO_OBJECTS: Final = (FunctionType, MethodType, BuiltinFunctionType, type)
 
@@ -307,7 +307,7 @@ def with_clients(strategy: Any, replace_client: Callable[[Any], Any]) -> Any:
 
 def copy_strategy(value: Any, replace: Callable[[Any], Any], depth: int) -> Any:
     """Copy a strategy with replacements of its parts; None leaves a part."""
-    if depth > MOST_NESTED or isinstance(value, _NO_OBJECTS):
+    if depth > _MOST_NESTED or isinstance(value, _NO_OBJECTS):
         return value
     if (replacement := replace(value)) is not None:
         return replacement

@@ -25,6 +25,7 @@ from durable_agent_host.durable.task_hub import (
     Steps,
     TaskHub,
     UnreadableValue,
+    read_entity,
     run_steps,
     state_in,
 )
@@ -112,8 +113,8 @@ class _Client:
         await self._client.signal_entity(entity, operation, operation_input)
 
     async def read_entity_state(self, entity: Any) -> Any:
-        state = await self._client.read_entity_state(entity)
-        if state.entity_exists and state.entity_state not in (None, ""):
+        state = await read_entity(self._client, entity)
+        if state.entity_exists and state.entity_state is not None:
             associated_data = _state(entity.name, entity.key)
             state._entity_state = self._cipher.read_json(associated_data, state.entity_state)  # noqa: SLF001
         return state

@@ -1,6 +1,6 @@
 """The strategies that compact a hosted agent's context, copied so that their model calls are journaled."""
 
-import hashlib
+import json
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from contextvars import ContextVar
@@ -23,12 +23,13 @@ from durable_agent_host.agent.call_order import chain_strategy_call
 from durable_agent_host.agent.feature import CurrentRun
 from durable_agent_host.agent.hosted_agent import HostedAgent
 from durable_agent_host.agent.model_call import CompletedResponse, ModelCall
-from durable_agent_host.agent.nested_agents import MOST_NESTED, copy_strategy, with_clients
+from durable_agent_host.agent.nested_agents import copy_strategy, with_clients
 from durable_agent_host.agent.response_limits import check_model_call, turn_traffic
 from durable_agent_host.agent.run_result import Failed, RunStoppedError, log_errors_stop_run
 from durable_agent_host.codec.journal_entry import decode_model_response, encode_answer
 from durable_agent_host.errors import ProviderError, TurnLimitError
 from durable_agent_host.model.call_path import CallPath
+from durable_agent_host.model.ids import derived_id
 from durable_agent_host.model.journal_entry import ModelCallCompletedEntry
 
 # Model calls of a compaction strategy: answered from the journal, or made and journaled.
@@ -142,11 +143,6 @@ class JournaledClient:
         return calls.respond(cast("Call", call), request_messages, arguments.get("options") or {})
 
 
-_LONG: Final = 48
-"""Longer texts are described by their hash."""
-_NO_STRATEGY: Final = "on overflow"
-
-
 @dataclass(frozen=True)
 class Compaction:
     """How the context of an agent is compacted.
@@ -196,9 +192,7 @@ def select_compaction(hosted_agent: HostedAgent, strategy: Any, default: Any) ->
     is_compaction_item = hosted_agent.provider.is_compaction_item(agent.default_options)
     tokenizer = getattr(agent, "tokenizer", None) or getattr(client, "tokenizer", None)
     services = [] if is_compaction_item is None else ["the service's own"]
-    compaction_id = "; ".join(
-        [*(map(_describe, chosen) if chosen else [_NO_STRATEGY]), *services, type(hosted_agent.provider).__name__]
-    )
+    compaction_id = _describe([*chosen, *services, type(hosted_agent.provider).__name__])
     copies = tuple(
         with_clients(strategy, lambda client: JournaledClient(hosted_agent.strategy_client(client)))
         for strategy in chosen
@@ -231,26 +225,22 @@ def tightened(strategy: Any, share: float) -> Any:
     )
 
 
-def _describe(value: Any, depth: int = 0) -> str:
-    """Describe a strategy with its parameters, as far as those are plain values."""
+def _describe(strategies: Sequence[Any]) -> str:
+    """Return a short name of strategies with their parameters, as far as those are plain values."""
+    try:
+        text = json.dumps(strategies, default=_list_parameters, skipkeys=True)
+    except ValueError:  # one refers to itself
+        text = " ".join(type(strategy).__name__ for strategy in strategies)
+    return derived_id(text)
+
+
+def _list_parameters(value: Any) -> Any:
     if isinstance(value, FunctionType | MethodType):
         return f"{value.__module__}.{value.__qualname__}"
-    if depth > MOST_NESTED:
-        return type(value).__name__
-    parts: list[str] = []
-    attributes: Mapping[str, Any] = getattr(value, "__dict__", {})
-    for name, attribute in sorted(attributes.items()):
-        if name.startswith("_") or callable(getattr(attribute, "get_response", None)):
-            continue
-        if isinstance(attribute, bool | int | float):
-            parts.append(f"{name}={attribute}")
-        elif isinstance(attribute, str):
-            is_short = len(attribute) <= _LONG
-            text = attribute if is_short else hashlib.sha256(attribute.encode()).hexdigest()[:16]
-            parts.append(f"{name}={text}")
-        elif isinstance(attribute, list | tuple):
-            inner = [_describe(item, depth + 1) for item in cast("list[Any]", attribute) if callable(item)]
-            parts.append(f"{name}=[{', '.join(inner)}]")
-        elif callable(attribute):
-            parts.append(f"{name}={_describe(attribute, depth + 1)}")
-    return f"{type(value).__name__}({', '.join(parts)})"
+    attributes: Mapping[str, Any] = getattr(value, "__dict__", {}) if callable(value) else {}
+    parameters = {
+        name: attribute
+        for name, attribute in attributes.items()
+        if not (name.startswith("_") or callable(getattr(attribute, "get_response", None)))
+    }
+    return [type(value).__name__, parameters]
