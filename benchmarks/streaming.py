@@ -11,8 +11,8 @@ measured is the time in which all of them stream. Three sources of chunks:
 - ``no host``: the same agent and model as ``model``, but read in this process, with neither host nor log nor HTTP to a
   client: what the model's client and the framework take by themselves, and what no host in one process can better.
 
-``loss`` counts chunks that did not arrive, arrived twice or out of order: it has to be 0. ``writes/s`` are durable
-writes of the turn log. ``pace`` is the chunks per second and stream that really came, next to what was asked for.
+``loss`` counts chunks that did not arrive, arrived twice or out of order: it has to be 0. ``writes/s`` are appends
+to the turn log. ``pace`` is the chunks per second and stream that really came, next to what was asked for.
 ``cpu`` is the milliseconds of processor time that the host took for a chunk, with its share of the turns' beginnings
 and ends; above 1000 / (streams * chunks per second) one Python process cannot keep up. Upstream's host has no
 server-sent events, so there is nothing else to compare with. Stores that are not installed (Azurite of npm, Debian's

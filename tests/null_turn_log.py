@@ -34,11 +34,10 @@ class NullTurnLog:
         from_offset: int = 0,
         *,
         max_bytes: int = MAX_PAGE_BYTES,
-        idle_seconds: float | None = None,
         until: asyncio.Future[Any] | None = None,
     ) -> AsyncGenerator[LogPage]:
         """Yield nothing."""
-        del log_id, from_offset, max_bytes, idle_seconds, until
+        del log_id, from_offset, max_bytes, until
         for page in ():
             yield page
 

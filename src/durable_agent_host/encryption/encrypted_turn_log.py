@@ -76,11 +76,10 @@ class EncryptedTurnLog:
         from_offset: int = 0,
         *,
         max_bytes: int = MAX_PAGE_BYTES,
-        idle_seconds: float | None = None,
         until: asyncio.Future[Any] | None = None,
     ) -> AsyncGenerator[LogPage]:
         """Read present and future entries; see the protocol."""
-        pages = self._log.follow(log_id, from_offset, max_bytes=max_bytes, idle_seconds=idle_seconds, until=until)
+        pages = self._log.follow(log_id, from_offset, max_bytes=max_bytes, until=until)
         async with aclosing(pages):
             async for page in pages:
                 yield self._decrypt_page(log_id, page)

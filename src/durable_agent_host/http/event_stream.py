@@ -14,7 +14,7 @@ from contextlib import aclosing, suppress
 from typing import Any, Final
 
 from azurefunctions.extensions.http.fastapi import StreamingResponse
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from durable_agent_host.durable.turn_client import TurnClient, is_store_error
 from durable_agent_host.errors import LogError, StateError, TurnTimedOutError
@@ -60,7 +60,7 @@ class _Stream(StreamingResponse):
 
 
 class EventStream(_Stream):
-    """A stream of events.
+    """A stream of events, with heartbeats while it is silent.
 
     Args:
         events: as bytes.
@@ -69,6 +69,28 @@ class EventStream(_Stream):
 
     def __init__(self, events: AsyncGenerator[bytes], headers: Mapping[str, str]) -> None:
         super().__init__(events, {**STREAM_HEADERS, **headers})
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the events as they come, and heartbeats between the first and the last."""
+        loop = asyncio.get_running_loop()
+        sent_at = math.inf
+
+        async def send_part(message: Message) -> None:
+            nonlocal sent_at
+            sent_at = loop.time() if message.get("more_body") else math.inf
+            await send(message)
+
+        async def send_heartbeats() -> None:
+            while True:
+                await asyncio.sleep(HEARTBEAT_SECONDS / 2)
+                if loop.time() - sent_at >= HEARTBEAT_SECONDS / 2:
+                    await send_part({"type": "http.response.body", "body": HEARTBEAT, "more_body": True})
+
+        heartbeats = asyncio.create_task(send_heartbeats())
+        try:
+            await super().__call__(scope, receive, send_part)
+        finally:
+            await _cancel(heartbeats)
 
 
 class PartStream(_Stream):
@@ -212,7 +234,7 @@ async def _follow_queued(
     end: "asyncio.Task[Turn | None]",
     running: Turn | None,
 ) -> AsyncGenerator[LogPage | bytes]:
-    """Follow a log until the turn ends; yield heartbeats, and an event if the turn first stands behind one that waits.
+    """Follow a log until the turn ends; yield an event, too, if the turn first stands behind one that waits.
 
     That event has the id 0: the log's first entry, which no client gets.
     """
@@ -224,7 +246,7 @@ async def _follow_queued(
             async with aclosing(_follow(log, log_id, offset, until)) as pages:
                 async for page in pages:
                     offset = page.next_offset
-                    yield page if page.records else HEARTBEAT
+                    yield page
             running = until.result() if until.done() else None
         if running is None:
             return
@@ -232,7 +254,7 @@ async def _follow_queued(
         yield encode_event(TURN_QUEUED, data, 0)
         async with aclosing(_follow(log, log_id, offset, end)) as pages:
             async for page in pages:
-                yield page if page.records else HEARTBEAT
+                yield page
     finally:
         await _cancel(block, until)
 
@@ -247,17 +269,14 @@ async def _wait_for_either(end: asyncio.Task[Any], block: "asyncio.Task[Turn | N
 
 
 async def _follow(log: TurnLog, log_id: str, offset: int, end: "asyncio.Task[Turn | None]") -> AsyncGenerator[LogPage]:
-    """Follow a log until the turn ends, also while its store does not answer: the stream reports that, too."""
+    """Follow a log until the turn ends, also while its store does not answer."""
     while not end.done():
         try:
-            async with aclosing(
-                log.follow(log_id, offset, max_bytes=PAGE_BYTES, idle_seconds=HEARTBEAT_SECONDS, until=end)
-            ) as pages:
+            async with aclosing(log.follow(log_id, offset, max_bytes=PAGE_BYTES, until=end)) as pages:
                 async for page in pages:
                     offset = page.next_offset
                     yield page
         except LogError:
-            yield LogPage((), offset)
             await asyncio.wait({end}, timeout=_AWAY_SECONDS)
         else:
             return

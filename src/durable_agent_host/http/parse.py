@@ -28,12 +28,11 @@ from durable_agent_host.errors import ForbiddenError, RequestError, RequestTooLa
 from durable_agent_host.http import response_types as types
 from durable_agent_host.http.sse import accepts_events
 from durable_agent_host.model.ids import check_idempotency_key, check_session_id
-from durable_agent_host.model.turn import Policy
 from durable_agent_host.turn.client_tools import check_result, read_client_tools
 from durable_agent_host.turn.message_input import MessageInput, check_media_type, check_name, read_message
 from durable_agent_host.turn.response_format import check_response_format
 from durable_agent_host.turn.turn_events import NESTED
-from durable_agent_host.turn.turn_requests import hash_of
+from durable_agent_host.turn.turn_requests import ClientRequest, hash_of
 from durable_agent_host.turn.turn_wire import validate
 
 MAX_FORM_PARTS: Final = 300
@@ -337,36 +336,20 @@ class RunParameters:
     """A valid call of ``run``.
 
     Attributes:
-        message: the message, without the files of a form.
+        request: what it asks for, without the files of a form, and with unchecked options.
         files: of a form, which are part of the message.
-        session_id: the client's, or None to begin a new session.
-        response_format: a JSON schema, or None.
-        enable_tool_calls: False offers the model no tools.
-        client_tools: tools that the client runs.
-        options: for the agent, unchecked; None when absent.
         wait: whether the client waits for the answer.
-        policy: what to do when the session is busy.
         wants_json: whether the answer is JSON, or the bare text.
         wants_events: whether the answer is a stream of events.
         last_event_id: the last event of the turn that the client has, or None to start with the first.
-        idempotency_key: the client's, or None.
-        request_hash: SHA-256 of the request's content; equal for a retry.
     """
 
-    message: MessageInput
+    request: ClientRequest
     files: Sequence[UploadedFile]
-    session_id: str | None
-    response_format: dict[str, Any] | None
-    enable_tool_calls: bool
-    client_tools: tuple[Mapping[str, Any], ...]
-    options: Any
     wait: bool
-    policy: Policy
     wants_json: bool
     wants_events: bool
     last_event_id: int | None
-    idempotency_key: str | None
-    request_hash: str
 
 
 def parse_run(body: bytes, headers: Mapping[str, str], params: Mapping[str, str]) -> RunParameters:
@@ -389,7 +372,7 @@ def parse_run(body: bytes, headers: Mapping[str, str], params: Mapping[str, str]
     enable_tool_calls = fields.get("enable_tool_calls") is not False
     policy = fields.get("policy", "queue")
     client_tools = read_client_tools(fields.get("client_tools"))
-    options = fields.get("options") or None
+    options: Any = fields.get("options") or {}
     hashed_fields = {
         "message": message.text,
         "session_id": session_id,
@@ -408,21 +391,24 @@ def parse_run(body: bytes, headers: Mapping[str, str], params: Mapping[str, str]
     with suppress(UnicodeError):
         key = key and key.encode("latin-1").decode()  # the server reads headers as Latin-1
     check_idempotency_key(key, "Idempotency-Key")
-    return RunParameters(
-        message=message,
-        files=files,
-        session_id=session_id,
+    request = ClientRequest(
+        message,
+        request_hash,
+        session_id,
+        key,
         response_format=response_format,
         enable_tool_calls=enable_tool_calls,
-        client_tools=client_tools,
         options=options,
         policy=policy,
+        client_tools=client_tools,
+    )
+    return RunParameters(
+        request,
+        files,
         wait=_waits(headers, params, fields),
         wants_json=media_type == FORM or is_json_type(media_type) or _accepts_json(headers.get("accept", "")),
         wants_events=accepts_events(headers.get("accept", "")),
         last_event_id=_last_event_id(headers, key),
-        idempotency_key=key,
-        request_hash=request_hash,
     )
 
 

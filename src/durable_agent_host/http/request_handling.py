@@ -349,19 +349,14 @@ class Route(NamedTuple):
     async def _answer(self, host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
         """Answer a request of a caller who is known."""
         started_at = time.monotonic()
-        context = client.context
-
-        async def handle() -> Response:
-            try:
-                await self._find_session(host, call, client)
-                await call.read_body(self.body_limit(host.settings), host.gate.arriving)
-                return await self.handler(host, call, client)
-            except NotFoundError:
-                if context.access.is_restricted:
-                    await wait_for_even_time(started_at)
-                raise
-
-        return await handle_errors(call.line, handle)
+        try:
+            await self._find_session(host, call, client)
+            await call.read_body(self.body_limit(host.settings), host.gate.arriving)
+            return await self.handler(host, call, client)
+        except NotFoundError:
+            if client.context.access.is_restricted:
+                await wait_for_even_time(started_at)
+            raise
 
     async def _find_session(self, host: HandlerContext, call: RouteRequest, client: TurnClient) -> None:
         """Check that what is stored can be read, and find whose session a request may begin."""

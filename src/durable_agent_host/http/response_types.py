@@ -44,7 +44,11 @@ class TurnUrlsWire(TypedDict):
     events_url: str
 
 
-class AcceptedWire(TurnIdentityWire):
+class TurnNamesWire(TurnIdentityWire, TurnUrlsWire):
+    """A turn, and where it is."""
+
+
+class AcceptedTurnWire(TurnNamesWire):
     """A turn that runs; `queued_turn_id` is the turn that runs if a message to the running turn comes too late."""
 
     status: Literal["accepted"]
@@ -52,7 +56,7 @@ class AcceptedWire(TurnIdentityWire):
     queued_turn_id: NotRequired[str]
 
 
-class WaitingWire(TurnIdentityWire):
+class WaitingTurnWire(TurnNamesWire):
     """A turn that waits for the answers to its pending calls."""
 
     message: str
@@ -60,22 +64,10 @@ class WaitingWire(TurnIdentityWire):
     pending_calls: Sequence[PendingCallWire]
 
 
-class QueuedWire(TurnIdentityWire, TurnQueuedWire):
+class QueuedTurnWire(TurnNamesWire, TurnQueuedWire):
     """A turn behind a turn that waits, with that turn's pending calls for a caller who may read it."""
 
     message: str
-
-
-class QueuedTurnWire(QueuedWire, TurnUrlsWire):
-    """A turn behind a turn that waits, and where to follow it."""
-
-
-class AcceptedTurnWire(AcceptedWire, TurnUrlsWire):
-    """A turn that runs, and where to follow it."""
-
-
-class WaitingTurnWire(WaitingWire, TurnUrlsWire):
-    """A turn that waits, and where to answer."""
 
 
 class ReplyWire(TypedDict, total=False):
@@ -146,24 +138,16 @@ class TurnWire(TurnStateWire):
     answers: NotRequired[Sequence[CallReplyWire]]
 
 
-class CancellingWire(TurnIdentityWire):
+class CancellingTurnWire(TurnNamesWire):
     """A turn that is being cancelled."""
 
     status: Literal["cancelling"]
 
 
-class CancellingTurnWire(CancellingWire, TurnUrlsWire):
-    """A turn that is being cancelled, and where to follow it."""
-
-
-class ResumingWire(TurnIdentityWire):
+class ResumingTurnWire(TurnNamesWire):
     """A failed turn that goes on."""
 
     status: Literal["resuming"]
-
-
-class ResumingTurnWire(ResumingWire, TurnUrlsWire):
-    """A failed turn that goes on, and where to follow it."""
 
 
 class CancelledTurnWire(TurnWire, TurnUrlsWire):

@@ -15,7 +15,7 @@ from durable_agent_host.codec.strict_json import encode_strict, format_json_path
 from durable_agent_host.concurrency.thread_offload import run_in_thread_if_many
 from durable_agent_host.http.problem_details import problem_body
 from durable_agent_host.http.response_types import (
-    AcceptedWire,
+    AcceptedTurnWire,
     CallReplyWire,
     ConversationMessageWire,
     ConversationWire,
@@ -25,9 +25,10 @@ from durable_agent_host.http.response_types import (
     RepairChangeWire,
     SessionIdentityWire,
     TurnEndWire,
+    TurnNamesWire,
     TurnUrlsWire,
     TurnWire,
-    WaitingWire,
+    WaitingTurnWire,
 )
 from durable_agent_host.model.ending import AnswerEnd, AnswerEndWire, RefusalWire, status_of_end, visible_turn_status
 from durable_agent_host.model.pending_call import PendingCallWire
@@ -114,9 +115,14 @@ def turn_urls(base: str, request: TurnRequest) -> TurnUrlsWire:
     return {"session_url": session_url, "turn_url": turn_url, "events_url": f"{turn_url}/events"}
 
 
-def accepted_view(request: TurnRequest) -> AcceptedWire:
+def turn_names(base: str, request: TurnRequest) -> TurnNamesWire:
+    """Name a turn in a body, with its URLs."""
+    return {**turn_identity(request), **turn_urls(base, request)}
+
+
+def accepted_view(base: str, request: TurnRequest) -> AcceptedTurnWire:
     """Return the body of a 202."""
-    return {"status": "accepted", "message": request.message, **turn_identity(request)}
+    return {"status": "accepted", "message": request.message, **turn_names(base, request)}
 
 
 def pending_calls_of(turn: Turn) -> Sequence[PendingCallWire]:
@@ -124,9 +130,9 @@ def pending_calls_of(turn: Turn) -> Sequence[PendingCallWire]:
     return cast("Sequence[PendingCallWire]", turn.pending)
 
 
-def waiting_view(turn: Turn) -> WaitingWire:
+def waiting_view(base: str, turn: Turn) -> WaitingTurnWire:
     return {
-        **turn_identity(turn.request),
+        **turn_names(base, turn.request),
         "message": turn.request.message,
         "status": "waiting",
         "pending_calls": pending_calls_of(turn),

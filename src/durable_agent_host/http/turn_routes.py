@@ -18,16 +18,17 @@ from durable_agent_host.durable.turn_client import ADMISSION_SECONDS, TurnClient
 from durable_agent_host.errors import NotFoundError, RequestError, TurnTimedOutError
 from durable_agent_host.http.event_stream import EventStream, check_readable, first_sign, follow_turn, has_all_events
 from durable_agent_host.http.file_routes import keep_sent_files, with_sent_files
-from durable_agent_host.http.parse import RunParameters, parse_hidden_events, parse_limit, parse_position, parse_resume
+from durable_agent_host.http.parse import parse_hidden_events, parse_limit, parse_position, parse_resume
 from durable_agent_host.http.problem_details import problem, problem_of_error, problem_of_outcome
 from durable_agent_host.http.request_handling import HandlerContext, RouteRequest, named_session, read_log
 from durable_agent_host.http.response_types import (
-    AcceptedWire,
-    CancellingWire,
-    QueuedWire,
-    ResumingWire,
+    AcceptedTurnWire,
+    CancelledTurnWire,
+    CancellingTurnWire,
+    QueuedTurnWire,
+    ResumingTurnWire,
     TurnWire,
-    WaitingWire,
+    WaitingTurnWire,
 )
 from durable_agent_host.http.response_views import (
     accepted_view,
@@ -37,6 +38,7 @@ from durable_agent_host.http.response_views import (
     response_view,
     turn_headers,
     turn_identity,
+    turn_names,
     turn_urls,
     turn_view,
     waiting_view,
@@ -73,13 +75,14 @@ async def run(host: HandlerContext, call: RouteRequest, client: TurnClient) -> R
     if parameters.wants_events:
         parse_hidden_events(call.query)  # before the turn begins
     # A session that the host names cannot be somebody else's.
-    if not parameters.session_id or not client.context.access.is_restricted:
-        return await _run_in(host, call, client, SessionTarget(parameters.session_id or "", None))
-    location = await client.claims.resolve_session(agent, parameters.session_id)
+    session_id = parameters.request.session_id
+    if not session_id or not client.context.access.is_restricted:
+        return await _run_in(host, call, client, SessionTarget(session_id or "", None))
+    location = await client.claims.resolve_session(agent, session_id)
     try:
         return await _run_in(host, call, client, location)
     except NotFoundError:  # somebody else began a session of this name in between
-        if (other := await client.claims.resolve_session(agent, parameters.session_id)) == location:
+        if (other := await client.claims.resolve_session(agent, session_id)) == location:
             raise
         return await _run_in(host, call, client, other)
 
@@ -87,23 +90,28 @@ async def run(host: HandlerContext, call: RouteRequest, client: TurnClient) -> R
 async def _run_in(host: HandlerContext, call: RouteRequest, client: TurnClient, location: SessionTarget) -> Response:
     """Run a turn in a session."""
     agent = host.agent(call.path_part("agent"))
-    parameters = replace(call.run, session_id=location.session_id or None)
+    sent_request = replace(call.run.request, session_id=location.session_id or None)
     max_bytes = host.settings.max_tool_result_bytes
     if host.agents[agent].may_ask and (
-        turn := await answer_question(client, agent, parameters, max_result_bytes=max_bytes)
+        turn := await answer_question(client, agent, sent_request, max_result_bytes=max_bytes)
     ):
         redacted_request = await client.storage.redact_request(turn.request)
         return await _respond(host, call, client, redacted_request, own_turn_id=turn.request.turn_id, turn=None)
-    key = parameters.idempotency_key
-    request = location.claim(
-        _turn_request(host, agent, parameters, client.context, await client.claims.id_secret() if key else "")
+    key = sent_request.key
+    sent_request = replace(
+        sent_request,
+        message=with_sent_files(sent_request.message, call.run.files),
+        options=check_options(sent_request.options, host.options[agent].allowed_options),
     )
-    if parameters.files:
-        await keep_sent_files(client, request, parameters.files)
+    request = location.claim(
+        _turn_request(host, agent, sent_request, client.context, await client.claims.id_secret() if key else "")
+    )
+    if call.run.files:
+        await keep_sent_files(client, request, call.run.files)
     redacted_request = await client.storage.redact_request(request)
     completed_turn = await (client.start_once(request, key) if key else client.start(request))
     own_turn_id = request.turn_id
-    if parameters.policy == "steer" and host.agents[agent].hosted.has_journal:
+    if request.policy == "steer" and host.agents[agent].hosted.has_journal:
         turn_id = await _steered_turn_id(host, client, request, completed_turn)
         redacted_request = replace(redacted_request, turn_id=turn_id)
     return await _respond(host, call, client, redacted_request, own_turn_id=own_turn_id, turn=completed_turn)
@@ -123,10 +131,10 @@ async def _respond(
         admission_outcome = turn.outcome if turn else await _admission(host, client, request)
         if admission_outcome and admission_outcome.status == "rejected":
             return _failed_run(call, request, admission_outcome)
-        view = accepted_view(request)
+        view = accepted_view(call.base_url, request)
         if own_turn_id != request.turn_id:
             view["queued_turn_id"] = own_turn_id
-        return _accepted_response(call, request, view)
+        return _accepted_response(request, view)
     if call.run.wants_events:
         return await _streamed_run(host, call, client, request, turn)
     try:
@@ -135,12 +143,12 @@ async def _respond(
             turn = await client.wait(own_turn_id, seconds=host.settings.wait_seconds, or_people=True)
             request = replace(request, turn_id=(turn.outcome and turn.outcome.joined_turn_id) or own_turn_id)
     except TurnTimedOutError as error:
-        urls = turn_urls(call.base_url, request)
-        headers = turn_headers(request) | {"Location": urls["turn_url"]}
-        return problem_of_error(error, headers=headers, turn_status="running", **turn_identity(request), **urls)
+        names = turn_names(call.base_url, request)
+        headers = turn_headers(request) | {"Location": names["turn_url"]}
+        return problem_of_error(error, headers=headers, turn_status="running", **names)
     await client.claims.reject_foreign_turn(request, turn.outcome)
     if (outcome := turn.outcome) is None:
-        return _accepted_response(call, request, await _unfinished_view(client, request, turn))
+        return _accepted_response(request, await _unfinished_view(call, client, request, turn))
     if outcome.error is not None:
         return _failed_run(call, request, outcome)
     return _answer(call, request, outcome)
@@ -149,9 +157,8 @@ async def _respond(
 def _failed_run(call: RouteRequest, request: TurnRequest, outcome: TurnOutcome) -> Response:
     """Explain why a turn has no answer."""
     names: ProblemTurnWire = {
-        **turn_identity(request),
+        **turn_names(call.base_url, request),
         "turn_status": visible_turn_status(outcome.status, outcome.finish_reason),
-        **turn_urls(call.base_url, request),
         **figures_of(outcome),
     }
     if outcome.status == "cancelled":
@@ -170,22 +177,27 @@ async def _steered_turn_id(
 
 
 def _accepted_response(
-    call: RouteRequest,
     request: TurnRequest,
-    view: AcceptedWire | WaitingWire | QueuedWire | CancellingWire | ResumingWire | TurnWire,
+    view: AcceptedTurnWire
+    | WaitingTurnWire
+    | QueuedTurnWire
+    | CancellingTurnWire
+    | CancelledTurnWire
+    | ResumingTurnWire,
     status: HTTPStatus = HTTPStatus.ACCEPTED,
 ) -> Response:
     """Answer with the state of a turn, and where to follow it."""
-    urls = turn_urls(call.base_url, request)
-    return json_response(status, {**view, **urls}, turn_headers(request) | {"Location": urls["turn_url"]})
+    return json_response(status, view, turn_headers(request) | {"Location": view["turn_url"]})
 
 
-async def _unfinished_view(client: TurnClient, request: TurnRequest, running: Turn) -> WaitingWire | QueuedWire:
+async def _unfinished_view(
+    call: RouteRequest, client: TurnClient, request: TurnRequest, running: Turn
+) -> WaitingTurnWire | QueuedTurnWire:
     """Return that a turn waits, or stands behind the turn that does."""
     if running.request.turn_id == request.turn_id:
-        return waiting_view(running)
+        return waiting_view(call.base_url, running)
     data = turn_queued(request, running, may_read=await client.can_read(running.request))
-    return {**turn_identity(request), **data, "message": request.message}
+    return {**turn_names(call.base_url, request), **data, "message": request.message}
 
 
 def _answer(call: RouteRequest, request: TurnRequest, outcome: TurnOutcome) -> Response:
@@ -267,9 +279,12 @@ async def cancel_turn(host: HandlerContext, call: RouteRequest, client: TurnClie
     turn = await named_turn(host, call, client)
     if turn.outcome is None:
         await client.cancel(turn)
-        return _accepted_response(call, turn.request, {**turn_identity(turn.request), "status": "cancelling"})
+        cancelling: CancellingTurnWire = {**turn_names(call.base_url, turn.request), "status": "cancelling"}
+        return _accepted_response(turn.request, cancelling)
     if turn.outcome.status == "cancelled":
-        return _accepted_response(call, turn.request, await view_for_caller(call, client, turn), HTTPStatus.OK)
+        urls = turn_urls(call.base_url, turn.request)
+        cancelled: CancelledTurnWire = {**await view_for_caller(call, client, turn), **urls}
+        return _accepted_response(turn.request, cancelled, HTTPStatus.OK)
     return turn_conflict(turn, f"the turn is {turn.outcome.status}, so there is nothing to cancel")
 
 
@@ -281,7 +296,7 @@ async def resume_turn(host: HandlerContext, call: RouteRequest, client: TurnClie
     if (obstacle := await client.find_resume_obstacle(turn)) is not None:
         return turn_conflict(turn, obstacle)
     await client.resume(turn)
-    return _accepted_response(call, turn.request, {**turn_identity(turn.request), "status": "resuming"})
+    return _accepted_response(turn.request, {**turn_names(call.base_url, turn.request), "status": "resuming"})
 
 
 async def view_for_caller(call: RouteRequest, client: TurnClient, turn: Turn) -> TurnWire:
@@ -386,22 +401,10 @@ def _first_offset(last_event_id: int | None) -> int:
 
 
 def _turn_request(
-    host: HandlerContext, agent: str, parameters: RunParameters, context: RequestContext, secret: str
+    host: HandlerContext, agent: str, request: ClientRequest, context: RequestContext, secret: str
 ) -> TurnRequest:
-    if parameters.client_tools and not host.allows_client_tools:
+    if request.client_tools and not host.allows_client_tools:
         raise RequestError("this app takes no tools from clients: leave client_tools out")
-    host.agents[agent].hosted.check_client_tools(parameters.client_tools)
-    request = ClientRequest(
-        with_sent_files(parameters.message, parameters.files),
-        request_hash=parameters.request_hash,
-        session_id=parameters.session_id,
-        key=parameters.idempotency_key,
-        response_format=parameters.response_format,
-        enable_tool_calls=parameters.enable_tool_calls,
-        options=check_options(parameters.options, host.options[agent].allowed_options),
-        policy=parameters.policy,
-        client_tools=parameters.client_tools,
-    )
     return request_of_client(
         agent,
         request,
@@ -416,7 +419,7 @@ RECEIPT_WAIT_SECONDS: Final = 10.0
 
 
 async def answer_question(
-    client: TurnClient, agent: str, parameters: RunParameters, *, max_result_bytes: int
+    client: TurnClient, agent: str, request: ClientRequest, *, max_result_bytes: int
 ) -> Turn | None:
     """Take a message as the answer to the one question for which a session's turn waits.
 
@@ -426,8 +429,8 @@ async def answer_question(
     Raises:
         RequestError: the question needs another type.
     """
-    session_id = parameters.session_id
-    if session_id is None or parameters.idempotency_key is not None or parameters.policy != "queue":
+    session_id = request.session_id
+    if session_id is None or request.key is not None or request.policy != "queue":
         return None
     session = await client.documents.session(agent, session_id)
     running_id = session.running if session is not None else None
@@ -435,7 +438,7 @@ async def answer_question(
     if turn is None or [call["kind"] for call in turn.pending] != ["input"]:
         return None
     (question,) = turn.pending
-    answer = {"result": _result_of(parameters.message.text, question.get("schema"))}
+    answer = {"result": _result_of(request.message.text, question.get("schema"))}
     check_fit(answer["result"], question.get("schema"), max_bytes=max_result_bytes, max_steps=STEPS_AT_ONCE)
     replies = await client.with_digests(turn.request.turn_id, {str(question["call_id"]): answer})
     await client.check_log()

@@ -67,9 +67,6 @@ class SqliteWorker:
         retry_seconds: how long a write is retried while the file is locked or its disk is full.
         on_commit: notified of a committed group, before its callers are.
         retries_when_full: whether a write is retried while the disk is full; otherwise it fails immediately.
-
-    Attributes:
-        durable_writes: transactions committed so far.
     """
 
     def __init__(
@@ -81,7 +78,6 @@ class SqliteWorker:
         on_commit: Callable[[Sequence[Job]], None] = _ignore_commit,
         retries_when_full: bool = True,
     ) -> None:
-        self.durable_writes = 0
         self._file = file
         self._name = name
         self._retry_seconds = retry_seconds
@@ -261,7 +257,6 @@ class SqliteWorker:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
                 raise
-        self.durable_writes += 1
         if self._maintenance is not None:
             self._maintenance.count_commit()
 

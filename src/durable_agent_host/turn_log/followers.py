@@ -19,7 +19,6 @@ _FIRST_PAUSE_SECONDS: Final = 0.020
 _FIRST_PAUSE_WITH_WRITER_SECONDS: Final = 0.25
 _MAX_PAUSE_SECONDS: Final = 0.250
 _MAX_PAUSE_WITH_WRITER_SECONDS: Final = 2.0
-_LAST_READ_SECONDS: Final = 2.0
 _MAILBOX_BYTES: Final = 256 * 1024
 
 type Appended = tuple[str, Sequence[LogRecord], int]
@@ -128,48 +127,28 @@ class Followers:
         from_offset: int,
         max_bytes: int,
         *,
-        idle_seconds: float | None = None,
         until: asyncio.Future[Any] | None = None,
     ) -> AsyncGenerator[LogPage]:
-        """Yield present and future records: announced ones directly, all others by reading.
-
-        Yields:
-            Pages with at least one record, and empty ones after a silence.
-        """
+        """Yield present and future records: announced ones directly, all others by reading."""
         with self._subscribe(log_id, min(max_bytes, _MAILBOX_BYTES), until) as mailbox:
             pause, offset, announced_records = _FIRST_PAUSE_SECONDS, from_offset, list[LogRecord]()
-            yielded_at = mailbox.loop.time()
             while not self._is_closed:
                 if announced_records and announced_records[0].offset <= offset <= announced_records[-1].offset:
                     page = LogPage(
                         announced_records[offset - announced_records[0].offset :], announced_records[-1].offset + 1
                     )
                 else:
-                    read_task = asyncio.ensure_future(log.read(log_id, offset, max_bytes=max_bytes))
-                    try:
-                        while not await _is_read(read_task, until, idle_seconds, yielded_at):
-                            if until is not None and until.done():
-                                return
-                            yield LogPage((), offset)
-                            yielded_at = mailbox.loop.time()
-                        page = read_task.result()
-                    finally:
-                        read_task.cancel()
+                    page = await log.read(log_id, offset, max_bytes=max_bytes)
                 offset = page.next_offset
-                silence = mailbox.loop.time() - yielded_at
                 if page.records:
                     pause = _FIRST_PAUSE_WITH_WRITER_SECONDS if mailbox.has_local_writer else _FIRST_PAUSE_SECONDS
-                if page.records or (idle_seconds is not None and silence >= idle_seconds):
                     yield page
-                    yielded_at, silence = mailbox.loop.time(), 0.0
                 if until is not None and until.done():
                     return
-                if not page.has_more:
-                    wait_seconds = pause if idle_seconds is None else min(pause, max(idle_seconds - silence, 0.0))
-                    if not await mailbox.wait(wait_seconds):
-                        # A local writer announces what it writes; polls only find another process that takes over.
-                        max_pause = _MAX_PAUSE_WITH_WRITER_SECONDS if mailbox.has_local_writer else _MAX_PAUSE_SECONDS
-                        pause = min(pause * 2, max_pause)
+                if not page.has_more and not await mailbox.wait(pause):
+                    # A local writer announces what it writes; polls only find another process that takes over.
+                    max_pause = _MAX_PAUSE_WITH_WRITER_SECONDS if mailbox.has_local_writer else _MAX_PAUSE_SECONDS
+                    pause = min(pause * 2, max_pause)
                 announced_records = mailbox.drain()
 
     @contextmanager
@@ -191,19 +170,3 @@ class Followers:
                 self._mailboxes[log_id].discard(mailbox)
                 if not self._mailboxes[log_id]:
                     del self._mailboxes[log_id]
-
-
-async def _is_read(
-    read_task: asyncio.Future[LogPage], until: asyncio.Future[Any] | None, idle_seconds: float | None, yielded_at: float
-) -> bool:
-    """Wait for a page until the silence is too long, and only briefly once the caller wants no more."""
-    if until is None and idle_seconds is None:
-        await asyncio.wait({read_task})
-        return True
-    loop = read_task.get_loop()
-    silence = None if idle_seconds is None else max(yielded_at + idle_seconds - loop.time(), 0.0)
-    stop_futures = set[asyncio.Future[Any]]() if until is None or until.done() else {until}
-    await asyncio.wait({read_task, *stop_futures}, timeout=silence, return_when=asyncio.FIRST_COMPLETED)
-    if until is not None and until.done() and not read_task.done():
-        await asyncio.wait({read_task}, timeout=_LAST_READ_SECONDS)
-    return read_task.done()

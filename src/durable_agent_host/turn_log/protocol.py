@@ -133,7 +133,6 @@ class TurnLog(Protocol):
         from_offset: int = 0,
         *,
         max_bytes: int = MAX_PAGE_BYTES,
-        idle_seconds: float | None = None,
         until: asyncio.Future[Any] | None = None,
     ) -> AsyncGenerator[LogPage]:
         """Read present and future entries, until the caller closes it: the store is read for as long as it is open.
@@ -142,12 +141,10 @@ class TurnLog(Protocol):
             log_id: the log; it may be created later.
             from_offset: as in `read`.
             max_bytes: as in `read`.
-            idle_seconds: yields an empty page after this time without a record; None: never.
             until: of the caller's loop; when it is done, nothing more is yielded, even if there is more to read.
 
         Yields:
-            Pages with at least one record, except after a silence. A slow caller gets larger pages; memory per caller
-            is bounded.
+            Pages with at least one record. A slow caller gets larger pages; memory per caller is bounded.
         """
         ...
 

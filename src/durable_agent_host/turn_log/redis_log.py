@@ -206,15 +206,11 @@ class RedisTurnLog:
         url: ``redis://`` or ``rediss://``, with user, password and database where needed.
         retry_seconds: how long a command is retried while the server does not answer.
         retention_seconds: the server expires a log after this time without an append.
-
-    Attributes:
-        durable_writes: appends by this object.
     """
 
     interval_seconds = INTERVAL_SECONDS
 
     def __init__(self, url: str, *, retry_seconds: float = 30.0, retention_seconds: int) -> None:
-        self.durable_writes = 0
         self._url = url
         self._retry_seconds = retry_seconds
         self._retention_seconds = retention_seconds
@@ -287,15 +283,12 @@ class RedisTurnLog:
         from_offset: int = 0,
         *,
         max_bytes: int = MAX_PAGE_BYTES,
-        idle_seconds: float | None = None,
         until: asyncio.Future[Any] | None = None,
     ) -> AsyncGenerator[LogPage]:
         """Read existing and future entries; see the protocol."""
         self._loop.post(self._listener.follow, log_id)
         try:
-            async with aclosing(
-                self._followers.follow(self, log_id, from_offset, max_bytes, idle_seconds=idle_seconds, until=until)
-            ) as pages:
+            async with aclosing(self._followers.follow(self, log_id, from_offset, max_bytes, until=until)) as pages:
                 async for page in pages:
                     yield page
         finally:
@@ -376,7 +369,6 @@ class RedisTurnLog:
             if first < 0:
                 self._listener.gave_way(log_id)
                 return first
-            self.durable_writes += 1
             self._listener.wrote(log_id)
             records = [LogRecord(offset, attempt, entry) for offset, entry in enumerate(entries, first)]
             self._followers.announce([(log_id, records, sum(map(len, lines)))])

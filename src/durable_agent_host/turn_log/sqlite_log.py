@@ -188,11 +188,6 @@ class SqliteTurnLog:
         file = SqliteFile(Path(path), _CONTENT)
         self._worker = SqliteWorker(file, "turn-log", retry_seconds, on_commit=self._announce)
 
-    @property
-    def durable_writes(self) -> int:
-        """Transactions committed so far by this object."""
-        return self._worker.durable_writes
-
     async def open(self, log_id: str) -> int:
         """Begin an attempt; see the protocol."""
         return await self._worker.write(BeginAttempt(log_id))
@@ -231,11 +226,10 @@ class SqliteTurnLog:
         from_offset: int = 0,
         *,
         max_bytes: int = MAX_PAGE_BYTES,
-        idle_seconds: float | None = None,
         until: asyncio.Future[Any] | None = None,
     ) -> AsyncGenerator[LogPage]:
         """Read existing and future entries; see the protocol."""
-        return self._followers.follow(self, log_id, from_offset, max_bytes, idle_seconds=idle_seconds, until=until)
+        return self._followers.follow(self, log_id, from_offset, max_bytes, until=until)
 
     async def delete(self, *log_ids: str) -> None:
         """Delete logs and their inboxes; see the protocol."""

@@ -23,14 +23,10 @@ class LogContainer(BlobContainer):
     Args:
         make_client: creates the client, in that loop, with a given transport.
         retry_seconds: how long a request is retried.
-
-    Attributes:
-        durable_writes: appended blocks.
     """
 
     def __init__(self, make_client: Callable[[Any], ContainerClient], retry_seconds: float) -> None:
         super().__init__(make_client, retry_seconds, label="the turn log")
-        self.durable_writes = 0
         self._append_slots = asyncio.Semaphore(_AT_ONCE)
 
     async def append(self, name: str, block: bytes, position: int) -> None:
@@ -55,7 +51,6 @@ class LogContainer(BlobContainer):
             if error.status_code == 412 or code_of(error) in {"BlockCountExceedsLimit", "BlobIsSealed"}:  # noqa: PLR2004
                 raise BlobMovedError(code_of(error)) from error
             raise self.explain(error) from error
-        self.durable_writes += 1
 
     async def create(self, name: str) -> None:
         """Create an append blob, unless it exists. Creates the container if that is missing."""

@@ -158,11 +158,6 @@ class BlobTurnLog:
         """
         return cls(container_of_app(container, label="the turn log"), **options)
 
-    @property
-    def durable_writes(self) -> int:
-        """Blocks appended by this object."""
-        return self._container.durable_writes
-
     async def open(self, log_id: str) -> int:
         """Begin an attempt; see the protocol."""
 
@@ -207,14 +202,11 @@ class BlobTurnLog:
         from_offset: int = 0,
         *,
         max_bytes: int = MAX_PAGE_BYTES,
-        idle_seconds: float | None = None,
         until: asyncio.Future[Any] | None = None,
     ) -> AsyncGenerator[LogPage]:
         """Read existing and future entries; see the protocol."""
         local_view = cast("TurnLog", _LocalFollowerView(self))
-        return self._followers.follow(
-            local_view, log_id, from_offset, max_bytes, idle_seconds=idle_seconds, until=until
-        )
+        return self._followers.follow(local_view, log_id, from_offset, max_bytes, until=until)
 
     async def read_from_peer(self, log_id: str, from_offset: int, *, max_bytes: int) -> LogPage:
         """Read for a follower in this process, which gets this process's appends without reading.
