@@ -12,7 +12,7 @@ import pytest
 import requests
 from ag_ui_validate.pytest_plugin import assert_valid_agui
 
-from tests.kit import AgentHost, Lives, PracticeModel, running_host
+from tests.kit import AgentHost, PracticeModel, running_host
 from tests.kit_services import SERVICES, unavailable
 
 APP = Path(__file__).parent / "apps" / "nested"
@@ -207,37 +207,16 @@ def run_input(text: str, **fields: Any) -> dict[str, Any]:
 
 
 def test_a_stream_is_taken_up_after_any_event(host: AgentHost, model: PracticeModel):
-    """Whoever names the last event gets all others, and none twice."""
+    """Whoever names the last event gets all others, and none twice; whoever connects gets all of them."""
     model.plan(*PLANS["agui again"])
     run = run_input("cut")
     events = [*stream(host, run)]
     for position, (last_id, _) in enumerate(events):
         assert [*stream(host, run, last_id)] == events[position + 1 :]
-
-
-def test_a_stream_is_taken_up_by_the_next_process(practice_model: PracticeModel, model: PracticeModel, tmp_path: Path):
-    """After SIGKILL in the middle of a text, the text is taken back, and the events have the ids of a whole stream."""
-    lives = Lives(tmp_path / "data", practice_model, app=APP, LEDGER=str(tmp_path / "ledger.txt"))
-    model.plan(SLOW, {"text": "Again, and to the end."})
-    run = run_input("crash")
-    url = f"{lives.host.url}/api/agui/Helper"
-    seen: list[str] = []
-    with requests.post(url, json=run, stream=True) as answer:
-        for line in answer.iter_lines():
-            seen.append(line.decode())
-            if "TEXT_MESSAGE_CONTENT" in seen[-1]:
-                break
-        lives.host.kill()
-    host = lives.crash()
-    values = [line.partition(": ")[2] for line in seen if line.startswith(("id: ", "data: "))]
-    before = [*zip(values[::2], values[1::2], strict=True)]
-    events = [*stream(host, run)]
-    assert before == events[: len(before)]
-    assert [*stream(host, run, before[-1][0])] == events[len(before) :]
-    data = [json.loads(text) for _, text in events]
-    assert_valid_agui(data)
-    assert [message.get("content") for message in data[-2]["messages"]] == ["crash", "Again, and to the end."]
-    host.stop()
+    model.plan(PAY)
+    run = run_input("pay")
+    events_of(host, run)
+    assert post(host, run, "3", "/connect").text == post(host, run, path="/connect").text
 
 
 def resume_of(run: Mapping[str, Any], *call_ids: str, **payload: Any) -> dict[str, Any]:

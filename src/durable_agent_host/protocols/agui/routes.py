@@ -67,7 +67,7 @@ async def run(host: HandlerContext, call: RouteRequest, client: TurnClient) -> R
     events = agents.stream(agent, request.parts, session_id=session_id, idempotency_key=key, policy="reject", **tools)
     run_events = request.run_events(turn_id)
     start = run_events.begin([*request.history, _user_message(turn_id, request.content)])
-    return _stream(call, run_events, start, await first_event(events))
+    return _stream(run_events, start, await first_event(events), _last_id(call))
 
 
 async def connect(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
@@ -95,7 +95,7 @@ async def connect(host: HandlerContext, call: RouteRequest, client: TurnClient) 
                     yield event
 
     start = run_events.begin([*messages, _user_message(turn_id, running["message"])])
-    return _stream(call, run_events, start, await first_event(without_past_waits()))
+    return _stream(run_events, start, await first_event(without_past_waits()))
 
 
 async def _read(
@@ -126,7 +126,12 @@ async def _resume(
     if request.parts:
         await agents.steer(*key[:2], request.parts, idempotency_key=request.run_id)
     await agents.answer(*key, [reply_to(call, request.replies[id_]) for id_, call in calls.items()])
-    return _stream(call, run_events, run_events.begin(request.messages, calls), agents.follow(*key, after=event.id))
+    start = run_events.begin(request.messages, calls)
+    return _stream(run_events, start, agents.follow(*key, after=event.id), _last_id(call))
+
+
+def _last_id(call: RouteRequest) -> int | None:
+    return parse_resume(call.headers.get("last-event-id"))
 
 
 def _user_message(turn_id: str, content: Any) -> Wire:
@@ -141,10 +146,9 @@ def _has_end(request: RunInput, session: Mapping[str, Any]) -> bool:
 
 
 def _stream(
-    call: RouteRequest, run_events: RunEvents, start: Sequence[Wire], events: AsyncGenerator[TurnEvent]
+    run_events: RunEvents, start: Sequence[Wire], events: AsyncGenerator[TurnEvent], last_id: int | None = None
 ) -> Response:
-    """Stream the events of a run, after those that the client has."""
-    last_id = parse_resume(call.headers.get("last-event-id"))
+    """Stream the events of a run, after the last one that the client has."""
 
     async def wires() -> AsyncGenerator[Wire]:
         for wire in start:
