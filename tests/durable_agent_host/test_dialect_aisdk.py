@@ -11,7 +11,7 @@ import requests
 
 from durable_agent_host.agent_client import TurnEvent
 from durable_agent_host.protocols.aisdk.events import UIMessageStream, ending_of
-from tests.kit import AgentHost, PracticeModel, running_host, start_host
+from tests.kit import AgentHost, PracticeModel, running_host
 
 APP = Path(__file__).parent / "apps" / "people"
 SERVICES = Path(__file__).parents[1] / "services"
@@ -269,24 +269,3 @@ def test_sources_and_files_follow_their_message():
     stream.feed(event(1, "message.started", index=0))
     chunks = stream.feed(event(2, "message.completed", index=0, text="ab", citations=[link, link], files=[file]))
     assert [chunk["type"] for chunk in chunks] == ["source-url", "file"]
-
-
-def test_a_page_comes_back_after_a_crash(practice_model: PracticeModel, model: PracticeModel, tmp_path: Path):
-    """The next process streams the same message: its lost text is taken back, and the answer is whole."""
-    hold = tmp_path / "hold"
-    model.plan({"text": "Once upon a time.", "until_file": str(hold)}, {"text": "Twice upon a time."})
-    with start_host(tmp_path / "data", practice_model, app=APP, LEDGER=str(tmp_path / "l")) as host:
-        message = {"id": "u", "role": "user", "parts": [{"type": "text", "text": "tell"}]}
-        body = {"id": "crash", "message": message}
-        with requests.post(f"{host.url}/api/ai/Guide", json=body, stream=True) as response:
-            lines = response.iter_lines()
-            start = json.loads(next(lines).removeprefix(b"data: "))
-            next(line for line in lines if b"text-delta" in line)
-            host.kill()
-    hold.touch()
-    with running_host(tmp_path / "data", practice_model, app=APP, LEDGER=str(tmp_path / "l")) as host:
-        chunks = chunks_of(requests.get(f"{host.url}/api/ai/Guide/crash/stream"))
-    assert chunks[0] == start
-    reset = [chunk["type"] for chunk in chunks].index("reset-step")
-    text = "".join(chunk["delta"] for chunk in chunks[reset:] if chunk["type"] == "text-delta")
-    assert (text, chunks[-1]["finishReason"]) == ("Twice upon a time.", "stop")
