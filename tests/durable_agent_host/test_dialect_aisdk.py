@@ -213,6 +213,9 @@ def test_an_answer_that_decides_nothing_is_refused(site: AgentHost, model: Pract
     for parts in ([part], [unsure], [approved, denied], [result], [error], [nameless]):
         refused = answer(*parts)
         assert refused.status_code == 400, refused.text
+    messages = [{"id": start["messageId"], "role": "assistant", "parts": []}, {"id": "u", "role": "user", "parts": []}]
+    body = {"id": "answers", "messages": messages, "trigger": "regenerate-message"}
+    assert "not complete" in requests.post(f"{site.url}/api/ai/Guide", json=body).text
     assert chunks_of(answer(approved))[-1]["finishReason"] == "stop"
 
 

@@ -18,7 +18,7 @@ from pydantic import TypeAdapter
 
 from durable_agent_host.agent_client import TurnEvent
 from durable_agent_host.durable.turn_client import TurnClient
-from durable_agent_host.errors import AgentClientError, RequestError
+from durable_agent_host.errors import AgentClientError, RequestError, TurnRejectedError
 from durable_agent_host.http.parse import parse_object
 from durable_agent_host.http.request_handling import HandlerContext, Route, RouteRequest
 from durable_agent_host.http.response_views import json_response
@@ -72,7 +72,10 @@ class _Chat:
             return newest_id
         for agent, session_id, turn_id in reversed(turns):
             if await _find(self.api.fork(agent, session_id, new_id, at_turn=turn_id)):
-                break  # a turn that has failed is not in the conversation
+                break
+            turn = await _find(self.api.turn(agent, session_id, turn_id))
+            if turn and "ended_at" not in turn.data:  # one that has failed is not in the conversation
+                raise TurnRejectedError("an answer before this message is not complete: wait for it, or stop it")
         return new_id
 
     async def stream(
