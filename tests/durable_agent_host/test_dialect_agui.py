@@ -1,6 +1,7 @@
 """AG-UI: its own client runs turns, tools and approvals, comes back, and finds each event where the protocol has it."""
 
 import json
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,6 +29,7 @@ PLANS: dict[str, list[dict[str, Any]]] = {
     "agui denial": [PAY, {"text": "Not paid."}],
     "agui tool": [{"text": "Where?", "calls": [{"name": "locate", "arguments": {}}]}, {"text": "In Bonn."}],
     "agui thanks": [{"text": "Welcome."}],
+    "agui third": [{"text": "Yes."}],
     "agui broken": [
         {"text": "This breaks off.", "chunk_characters": 3, "break_after_events": 8},
         {"text": "This is all."},
@@ -88,10 +90,12 @@ def test_every_stream_is_valid(cases: Cases):
 
 def test_a_thread_has_text_reasoning_and_tools(cases: Cases):
     """Events come in the protocol's order, the messages that the client sends again are stored once."""
-    first, second = cases["plain"]
+    first, second, third = cases["plain"]
     thinking = ["REASONING_START", *(f"REASONING_MESSAGE_{part}" for part in ("START", "CONTENT", "END"))]
     assert types(first) == [*BEGIN, *thinking, "REASONING_END", *MESSAGE, *END]
-    assert types(second) == [*BEGIN, *MESSAGE, *CALL, "TOOL_CALL_RESULT", *MESSAGE, *END]
+    assert types(second) == [*BEGIN, *MESSAGE, *CALL, "TOOL_CALL_RESULT", *MESSAGE, "STATE_SNAPSHOT", *END]
+    assert types(third) == [*BEGIN, *MESSAGE, *END]
+    assert [run["state"] for run in cases["plain"]] == [{}, {"notes": 1}, {"notes": 1}]
     assert second["last"]["usage"][0]["outputTokens"] > 0
     assert texts(second) == [
         ("user", "agui plain"),
@@ -186,18 +190,18 @@ def post(host: AgentHost, run: Any, last_id: str = "", path: str = "") -> reques
     return requests.post(f"{host.url}/api/agui/Helper{path}", json=run, headers=headers)
 
 
-def stream(host: AgentHost, run: Mapping[str, Any], last_id: str = "") -> Iterator[tuple[str, str]]:
-    """The ids and the data of the events of a run, after one of them."""
+def stream(host: AgentHost, run: Mapping[str, Any], last_id: str = "") -> Sequence[Sequence[str]]:
+    """The ids and the data of the events of a run, after one of them; those of the state have no id."""
     answer = post(host, run, last_id)
     assert answer.ok, answer.text
-    lines = answer.content.decode().split("\n")
-    values = [line.partition(": ")[2] for line in lines if line.startswith(("id: ", "data: "))]
-    return zip(values[::2], values[1::2], strict=True)
+    return re.findall("^id: (.*)\ndata: (.*)", answer.content.decode(), re.MULTILINE)
 
 
-def events_of(host: AgentHost, run: Mapping[str, Any]) -> Events:
+def events_of(host: AgentHost, run: Mapping[str, Any], path: str = "") -> Events:
     """The events of a run."""
-    return [json.loads(data) for _, data in stream(host, run)]
+    answer = post(host, run, path=path)
+    assert answer.ok, answer.text
+    return [json.loads(data) for data in re.findall("^data: (.*)", answer.content.decode(), re.MULTILINE)]
 
 
 def run_input(text: str, **fields: Any) -> dict[str, Any]:
@@ -210,9 +214,9 @@ def test_a_stream_is_taken_up_after_any_event(host: AgentHost, model: PracticeMo
     """Whoever names the last event gets all others, and none twice; whoever connects gets all of them."""
     model.plan(*PLANS["agui again"])
     run = run_input("cut")
-    events = [*stream(host, run)]
+    events = stream(host, run)
     for position, (last_id, _) in enumerate(events):
-        assert [*stream(host, run, last_id)] == events[position + 1 :]
+        assert stream(host, run, last_id) == events[position + 1 :]
     model.plan(PAY)
     run = run_input("pay")
     events_of(host, run)
@@ -278,6 +282,22 @@ def test_a_message_after_a_failed_turn_begins_another(host: AgentHost, model: Pr
     assert [message.get("content") for message in snapshot["messages"]][-3:] == ["Bonn", "again", "In Bonn."]
 
 
+def test_a_thread_has_the_state_of_its_session(host: AgentHost, model: PracticeModel):
+    """Whoever comes without it gets it first; a client cannot change it."""
+    model.plan(*PLANS["agui again"], {"text": "Again."})
+    run = run_input("note it")
+    notes = [event["snapshot"] for event in events_of(host, run) if event["type"] == "STATE_SNAPSHOT"]
+    assert notes == [{"notes": 1}]
+    connected = events_of(host, run, "/connect")
+    assert connected[1] == {"type": "STATE_SNAPSHOT", "snapshot": {"notes": 1}}
+    messages = [*connected[-2]["messages"], {"id": "u2", "role": "user", "content": "again"}]
+    run |= {"runId": uuid4().hex, "messages": messages}
+    refused = post(host, run | {"state": {"notes": 2}})
+    assert (refused.status_code, "the state" in refused.json()["message"]) == (409, True)
+    assert [event["type"] for event in events_of(host, run)][:3] == ["RUN_STARTED", "STATE_SNAPSHOT", BEGIN[1]]
+    assert "state" not in host.session("Helper", run["threadId"])
+
+
 def test_a_run_may_have_any_id(host: AgentHost, model: PracticeModel):
     """It is the key of the turn: another message with it is refused by this name."""
     model.plan({"text": "Once."})
@@ -290,7 +310,7 @@ def test_a_run_may_have_any_id(host: AgentHost, model: PracticeModel):
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [
-        ({"state": {"count": 1}}, "state"),
+        ({"state": {"count": 1}}, "the state"),
         ({"forwardedProps": {"speed": 1}}, "forwardedProps"),
         ({"parentRunId": "r0"}, "fork"),
         ({"messages": [{"id": "s", "role": "system", "content": "Be brief."}]}, "system"),
@@ -326,8 +346,7 @@ def test_a_request_has_parts_and_context(host: AgentHost, model: PracticeModel):
     request = json.dumps(model.requests()[0])
     assert "page" in request
     assert PIXEL in request
-    snapshot = json.loads(post(host, run, path="/connect").text.split("data: ")[2])
-    user, assistant = snapshot["messages"]
+    user, assistant = events_of(host, run, "/connect")[1]["messages"]
     assert user["content"][0] == content[0]
     assert user["content"][1]["source"]["type"] == "url"
     assert assistant["content"] == "A pixel."

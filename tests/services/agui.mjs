@@ -36,7 +36,7 @@ class Client extends HttpAgent {
     let error, result;
     try { result = await run(); } catch (caught) { error = { message: caught.message, status: caught.status }; }
     const stream = (this.streams[before]?.text ?? "").split("\n").filter((line) => line.startsWith("data: ") && line.endsWith("}")).map((line) => JSON.parse(line.slice(6)));
-    return { stream, error, result, last: this.last, messages: structuredClone(this.messages), interrupts: structuredClone(this.pendingInterrupts) };
+    return { stream, error, result, last: this.last, state: this.state, messages: structuredClone(this.messages), interrupts: structuredClone(this.pendingInterrupts) };
   }
   resume(payloads) {
     const resume = this.pendingInterrupts.map(({ id }, i) => ({ interruptId: id, ...payloads[i] }));
@@ -48,7 +48,7 @@ const resolved = (payload) => ({ status: "resolved", payload });
 
 {
   const client = new Client("plain");
-  cases.plain = [await client.say("agui plain"), await client.say("agui again")];
+  cases.plain = [await client.say("agui plain"), await client.say("agui again"), await client.say("agui third")];
 }
 {
   const client = new Client("approval");

@@ -453,6 +453,7 @@ class ConversationWire(SessionIdentityWire):
     turns: Sequence[EndedTurnWire]
     spent: NotRequired[SpentWire]
     kept_by: NotRequired[Sequence[str]]
+    state: NotRequired[Mapping[str, Any]]
     left_out: NotRequired[Sequence[OmissionWire]]
     problems: NotRequired[Sequence[RepairChangeWire]]
 

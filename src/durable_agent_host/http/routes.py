@@ -79,7 +79,7 @@ ROUTES: Final = (
         "session.read",
         session_routes.read_session,
         {_OK: (types.ConversationWire,)},
-        parameters=(_LIMIT, _POSITION),
+        parameters=(_LIMIT, _POSITION, Parameter("state", bool, "Whether the page has the session's `state`.")),
     ),
     Route(
         "http-sessions",

@@ -12,7 +12,7 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from http import HTTPStatus
-from typing import Final, NamedTuple, cast, get_args
+from typing import Any, Final, NamedTuple, cast, get_args
 
 from azurefunctions.extensions.http.fastapi import Response
 
@@ -67,6 +67,7 @@ from durable_agent_host.http.response_views import (
 from durable_agent_host.model.ids import MAX_SESSION_ID_CHARACTERS
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import Turn
+from durable_agent_host.segments.turn_data_storage import SessionKey, redact_in_thread
 from durable_agent_host.session.ownership import unknown_session
 from durable_agent_host.turn_log.protocol import FILES_SECONDS
 
@@ -104,8 +105,22 @@ async def read_session(host: HandlerContext, call: RouteRequest, client: TurnCli
     running: Turn | None = None
     with suppress(Exception):  # a task hub that cannot be read, as on a full disk, does not hide the conversation
         running = await client.find(agent, session_id, session.running) if session.running else None
+    is_shown = parse_flag(call.query.get("state"), "state", default=False)
+    state = {"state": await _state_of(host, client, agent, session_id, session)} if is_shown else {}
     view = partial(session_view, agent, session_id, session, page, running)
-    return await large_json_response(len(page.entries), view, session_headers(session_id))
+    return await large_json_response(len(page.entries), lambda: {**view(), **state}, session_headers(session_id))
+
+
+async def _state_of(
+    host: HandlerContext, client: TurnClient, agent: str, session_id: str, session: Session
+) -> dict[str, Any]:
+    """Return what the app has in the state of the framework's session, without that of context providers."""
+    providers: Sequence[Any] = getattr(host.agents[agent].hosted.agent, "context_providers", ())
+    hidden = ("durable_agent_host", *(provider.source_id for provider in providers))
+    agent_session = await client.storage.record(session, SessionKey(agent, session_id)).agent_session() or {}
+    state = {name: value for name, value in agent_session.get("state", {}).items() if not name.startswith(hidden)}
+    redactor = client.storage.find_redactor(agent)
+    return state if redactor is None else await redact_in_thread(redactor, lambda: redactor.value(state))
 
 
 async def export_session(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:

@@ -405,6 +405,7 @@ def _turn_request(
 ) -> TurnRequest:
     if request.client_tools and not host.allows_client_tools:
         raise RequestError("this app takes no tools from clients: leave client_tools out")
+    host.agents[agent].hosted.check_client_tools(request.client_tools)
     return request_of_client(
         agent,
         request,

@@ -26,6 +26,7 @@ _USAGE: Final[Mapping[str, str]] = {
 }
 _FIELDS: Final = {"Idempotency-Key": "runId", "the session id": "threadId", "client_tools": "tools"}
 """What errors name → the field of a client."""
+STATE_SNAPSHOT: Final = "STATE_SNAPSHOT"
 _DECISION: Final = {"approved": {"type": "boolean"}, "reason": {"type": "string"}}
 _EDIT: Final = {"editedArgs": {"type": "object"}}
 
@@ -55,14 +56,16 @@ class RunEvents:
         thread_id, run_id: as the client names them.
         turn_id: of the turn.
         version: of the client's protocol; those before 1.0 name none, and know fewer outcomes.
+        state: the client's copy of the session's state.
 
     Attributes:
         pending: the calls that wait for an answer, by id.
         is_finished: whether the run has ended.
     """
 
-    def __init__(self, thread_id: str, run_id: str, turn_id: str, version: str | None) -> None:
+    def __init__(self, thread_id: str, run_id: str, turn_id: str, version: str | None, state: Wire) -> None:
         self._version = version
+        self._state = state
         self.pending: dict[str, Mapping[str, Any]] = {}
         self.is_finished = False
         self._ids: Wire = {"threadId": thread_id, "runId": run_id}
@@ -76,12 +79,22 @@ class RunEvents:
         self._steps: list[str] = []
         self._replied_ids: Collection[str] = ()
 
-    def begin(self, messages: Iterable[Mapping[str, Any]], replied_ids: Collection[str] = ()) -> list[Wire]:
-        """Begin a run: with the messages of the thread, and the ids of the calls that the client has answered."""
+    def begin(
+        self, messages: Iterable[Mapping[str, Any]], state: Wire, replied_ids: Collection[str] = ()
+    ) -> list[Wire]:
+        """Begin a run: with what the thread has, and the ids of the calls that the client has answered."""
         self.is_finished = False
         self._messages = [{**message} for message in messages]
         self._replied_ids = replied_ids
-        return [{"type": "RUN_STARTED", **self._ids, "protocolVersion": "1.0"}, self._snapshot()]
+        start = {"type": "RUN_STARTED", **self._ids, "protocolVersion": "1.0"}
+        return [start, *self.show_state(state), self._snapshot()]
+
+    def show_state(self, state: Wire) -> list[Wire]:
+        """Show the session's state, if the client has another."""
+        if state == self._state:
+            return []
+        self._state = state
+        return [{"type": STATE_SNAPSHOT, "snapshot": state}]
 
     def waiting_calls(self) -> dict[str, Mapping[str, Any]]:
         """Return the pending calls that a client can answer, but for those that it has answered."""

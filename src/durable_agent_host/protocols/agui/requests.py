@@ -54,7 +54,7 @@ class RunInput(BaseModel, extra="forbid", alias_generator=to_camel, defer_build=
 
     def run_events(self, turn_id: str) -> RunEvents:
         """Return what makes the events of the run, of a turn."""
-        return RunEvents(self.thread_id, self.run_id, turn_id, self.protocol_version)
+        return RunEvents(self.thread_id, self.run_id, turn_id, self.protocol_version, self.state or {})
 
     @property
     def new_messages(self) -> list[Wire]:
@@ -117,11 +117,8 @@ def read_input(body: bytes) -> RunInput:
         RequestError: it has a field that is not valid, or that the host does not take.
     """
     request = validate(_adapter(), parse_object(body))
-    if request.state or request.forwarded_props:
-        raise RequestError(
-            "'state' and 'forwardedProps' are not taken: leave them empty, and send what the model is to know as "
-            "'context'"
-        )
+    if request.forwarded_props:
+        raise RequestError("'forwardedProps' are not taken: send what the model is to know as 'context'")
     if request.parent_run_id:
         raise RequestError("'parentRunId' is not taken: fork the session, and use the fork's id as 'threadId'")
     check_idempotency_key(request.run_id, "runId")

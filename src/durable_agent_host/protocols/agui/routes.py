@@ -12,17 +12,17 @@ from typing import Any, Final
 
 from azurefunctions.extensions.http.fastapi import Response
 
-from durable_agent_host.agent_client import AgentClient, TurnEvent
+from durable_agent_host.agent_client import TurnEvent
 from durable_agent_host.codec.log_entry import encode_compact
 from durable_agent_host.durable.turn_client import TurnClient
 from durable_agent_host.errors import AgentClientError, TurnRejectedError
 from durable_agent_host.http.parse import parse_resume
 from durable_agent_host.http.request_handling import HandlerContext, Route, RouteRequest
-from durable_agent_host.http.sse import OPENING, STREAM_HEADERS
+from durable_agent_host.http.sse import OPENING
 from durable_agent_host.model.ids import check_session_id
 from durable_agent_host.model.turn import Turn
-from durable_agent_host.protocols.agui.events import RunEvents, Wire, message_id, run_error
-from durable_agent_host.protocols.agui.requests import RunInput, read_input, reply_to, session_messages
+from durable_agent_host.protocols.agui.events import STATE_SNAPSHOT, RunEvents, Wire, message_id, run_error
+from durable_agent_host.protocols.agui.requests import read_input, reply_to, session_messages
 from durable_agent_host.protocols.dialect import (
     agent_client,
     change_body,
@@ -34,144 +34,175 @@ from durable_agent_host.protocols.dialect import (
 from durable_agent_host.turn.turn_events import TURN_WAITING
 from durable_agent_host.turn.turn_requests import id_of_key
 
-_NEW: Final[Mapping[str, Any]] = {"messages": (), "turns": (), "running_turn_id": None}
-_find: Final = partial(none_if, HTTPStatus.NOT_FOUND)
-_UNCOVERED: Final = (
-    "the thread waits: cover its open interrupts and tool calls, and no others, by 'resume' and messages of tools"
-)
+_Events = AsyncGenerator[TurnEvent]
+_NEW: Final[Mapping[str, Any]] = {"messages": (), "turns": (), "running_turn_id": None, "state": {}}
 
 
-async def run(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
-    """``POST /agui/{agent}``: run a turn, answer the calls for which it waits, or follow it; stream its events."""
-    agent = host.agent(call.path_part("agent"))
-    request = read_input(call.body)
-    agents = agent_client(host, call, client, "agui")
-    session_id = request.thread_id
-    session = await _find(agents.session(agent, session_id, limit=1)) or _NEW
-    running_id = session["running_turn_id"]
-    last_id = next((turn["turn_id"] for turn in session["turns"][-1:]), None)
-    known_id = request.turn_id or running_id or last_id
-    if request.resume or (request.replies and (known_id == running_id or not request.parts)):
-        turn, past = await _read(host, client, agent, session_id, known_id)
-        return await _resume(agents, turn, past, request, call)
-    if not request.parts:
-        return await connect(host, call, client)
-    key = request.run_id
-    turn_id = id_of_key("turn", agent, session_id, key, context=client.context, secret=await client.claims.id_secret())
-    if not _has_end(request, session) and await _find(agents.turn(agent, session_id, turn_id)) is None:
-        raise TurnRejectedError(
-            "the thread has not ended with the messages that the request has: connect to get them, or fork the "
-            f"session {session_id!r}, and use the fork's id as 'threadId'"
+class _Thread:
+    """A thread, for a request: its session, and a client that acts for the caller."""
+
+    session: Mapping[str, Any] = _NEW
+
+    def __init__(self, host: HandlerContext, call: RouteRequest, client: TurnClient) -> None:
+        self._host = host
+        self._client = client
+        self._last_id = parse_resume(call.headers.get("last-event-id"))
+        self.request = read_input(call.body)
+        self._key = (host.agent(call.path_part("agent")), self.request.thread_id)
+        self._agents = agent_client(host, call, client, "agui")
+
+    async def load(self, **query: int) -> None:
+        """Read the session; an empty one when there is none."""
+        session = self._agents.session(*self._key, state="true", **query)
+        self.session = await none_if(HTTPStatus.NOT_FOUND, session) or _NEW
+
+    @property
+    def _has_other_state(self) -> bool:
+        return self.request.state not in (None, {}, self.session["state"])
+
+    @property
+    def _has_other_end(self) -> bool:
+        last_ids = {entry["turn_id"] for name in ("turns", "messages") for entry in self.session[name][-1:]}
+        last_ids |= {self.session["running_turn_id"]} - {None}
+        return bool(last_ids) and self.request.turn_id not in last_ids
+
+    async def begin(self) -> Response:
+        """Run a turn, or read it again."""
+        request = self.request
+        agent, session_id = self._key
+        key = request.run_id
+        secret = await self._client.claims.id_secret()
+        turn_id = id_of_key("turn", *self._key, key, context=self._client.context, secret=secret)
+        is_other = self._has_other_end or self._has_other_state
+        if is_other and await none_if(HTTPStatus.NOT_FOUND, self._agents.turn(*self._key, turn_id)) is None:
+            raise TurnRejectedError(
+                "the thread has not ended with the messages and the state that the request has: connect to get them, "
+                f"or fork the session {session_id!r}, and use the fork's id as 'threadId'"
+            )
+        tools = {"client_tools": request.tools} if request.tools else {}
+        events = self._agents.stream(
+            agent, request.parts, session_id=session_id, idempotency_key=key, policy="reject", **tools
         )
-    tools = {"client_tools": request.tools} if request.tools else {}
-    events = agents.stream(agent, request.parts, session_id=session_id, idempotency_key=key, policy="reject", **tools)
-    run_events = request.run_events(turn_id)
-    start = run_events.begin([*request.history, _user_message(turn_id, request.content)])
-    return _stream(run_events, start, await first_event(events), _last_id(call))
+        run_events = request.run_events(turn_id)
+        start = run_events.begin([*request.history, _user_message(turn_id, request.content)], self.session["state"])
+        return self._stream(run_events, start, await first_event(events))
 
+    async def resume(self, turn_id: str | None) -> Response:
+        """Answer the calls for which a turn waits, and stream what follows."""
+        request = self.request
+        turn, past = await self._read(turn_id)
+        key = (*self._key, turn.request.turn_id)
+        run_events = request.run_events(turn.request.turn_id)
+        for event in past:
+            list(run_events.add(event))
+            calls = run_events.waiting_calls()
+            if event.name == TURN_WAITING and calls.keys() & request.replies.keys():
+                break
+        else:
+            raise TurnRejectedError(
+                f"no turn waits for {', '.join(request.replies)}: connect to see what the thread has"
+            )
+        if calls.keys() != request.replies.keys() or (self._has_other_state and turn.outcome is None):
+            raise TurnRejectedError(
+                "the thread waits: cover its open interrupts and tool calls, and no others, by 'resume' and messages "
+                "of tools, and leave its state as it is"
+            )
+        if request.parts:
+            await self._agents.steer(*self._key, request.parts, idempotency_key=request.run_id)
+        await self._agents.answer(*key, [reply_to(call, request.replies[id_]) for id_, call in calls.items()])
+        start = run_events.begin(request.messages, self.session["state"], calls)
+        return self._stream(run_events, start, self._agents.follow(*key, after=event.id))
 
-async def connect(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
-    """``POST /agui/{agent}/connect``: stream what a thread has, and then the events of a turn that runs or waits."""
-    agent = host.agent(call.path_part("agent"))
-    request = read_input(call.body)
-    session_id = request.thread_id
-    agents = agent_client(host, call, client, "agui")
-    session = await _find(agents.session(agent, session_id)) or _NEW
-    messages = session_messages(session)
-    if (running := session.get("running_turn")) is None:
-        run_events = request.run_events("")
-        wires = [*run_events.begin(messages), *run_events.finish({"type": "success"})]
-        return Response(b"".join(map(_encode, wires)), headers=STREAM_HEADERS)
-    turn_id = running["turn_id"]
-    turn, past = await _read(host, client, agent, session_id, turn_id)
-    last_id = past[-1].id if past else 0
-    run_events = request.run_events(turn_id)
+    async def connect(self) -> Response:
+        """Stream what the thread has, and then the events of a turn that runs or waits."""
+        await self.load()
+        self._last_id = None
+        messages = session_messages(self.session)
+        if (running := self.session.get("running_turn")) is None:
+            run_events = self.request.run_events("")
+            start = [*run_events.begin(messages, self.session["state"]), *run_events.finish({"type": "success"})]
+            return self._stream(run_events, start, _no_events())
+        turn_id = running["turn_id"]
+        turn, past = await self._read(turn_id)
+        last_id = past[-1].id if past else 0
+        run_events = self.request.run_events(turn_id)
 
-    async def without_past_waits() -> AsyncGenerator[TurnEvent]:
-        async with aclosing(agents.follow(agent, session_id, turn_id)) as events:
-            async for event in events:
-                is_past = event.id < last_id or run_events.waiting_calls().keys() <= turn.replies.keys()
-                if event.name != TURN_WAITING or not is_past:
-                    yield event
+        async def without_past_waits() -> _Events:
+            async with aclosing(self._agents.follow(*self._key, turn_id)) as events:
+                async for event in events:
+                    is_past = event.id < last_id or run_events.waiting_calls().keys() <= turn.replies.keys()
+                    if event.name != TURN_WAITING or not is_past:
+                        yield event
 
-    start = run_events.begin([*messages, _user_message(turn_id, running["message"])])
-    return _stream(run_events, start, await first_event(without_past_waits()))
+        start = run_events.begin([*messages, _user_message(turn_id, running["message"])], self.session["state"])
+        return self._stream(run_events, start, await first_event(without_past_waits()))
 
+    async def _read(self, turn_id: str | None) -> tuple[Turn, list[TurnEvent]]:
+        """Read a turn of the thread, and its events as far as it has come."""
+        turn = await self._client.find(*self._key, check_session_id(turn_id)) if turn_id else None
+        if turn is None:
+            raise TurnRejectedError("nothing in the thread waits: send a message of the user")
+        return turn, [event async for event in past_events(self._host, turn.request)]
 
-async def _read(
-    host: HandlerContext, client: TurnClient, agent: str, session_id: str, turn_id: str | None
-) -> tuple[Turn, list[TurnEvent]]:
-    """Read a turn of a thread, and its events as far as it has come."""
-    turn = await client.find(agent, session_id, check_session_id(turn_id)) if turn_id else None
-    if turn is None:
-        raise TurnRejectedError("nothing in the thread waits: send a message of the user")
-    return turn, [event async for event in past_events(host, turn.request)]
+    def _stream(self, run_events: RunEvents, start: Sequence[Wire], events: _Events) -> Response:
+        """Stream the events of a run, after those that the client has; those of the state have no id."""
 
+        async def lines() -> AsyncGenerator[bytes]:
+            yield OPENING
+            number = 0
+            try:
+                async with aclosing(events):
+                    async for wire in self._wires(run_events, start, events):
+                        if wire["type"] == STATE_SNAPSHOT:
+                            yield _encode(wire)
+                            continue
+                        if self._last_id is None or number > self._last_id:
+                            yield f"id: {number}\n".encode() + _encode(wire)
+                        number += 1
+            except AgentClientError as error:
+                yield _encode(run_error(str(error), error.status or "disconnected"))
 
-async def _resume(
-    agents: AgentClient, turn: Turn, past: Sequence[TurnEvent], request: RunInput, call: RouteRequest
-) -> Response:
-    """Answer the calls for which a turn waits, and stream what follows."""
-    key = (turn.request.agent, turn.request.session_id, turn.request.turn_id)
-    run_events = request.run_events(turn.request.turn_id)
-    for event in past:
-        list(run_events.add(event))
-        calls = run_events.waiting_calls()
-        if event.name == TURN_WAITING and calls.keys() & request.replies.keys():
-            break
-    else:
-        raise TurnRejectedError(f"no turn waits for {', '.join(request.replies)}: connect to see what the thread has")
-    if calls.keys() != request.replies.keys():
-        raise TurnRejectedError(_UNCOVERED)
-    if request.parts:
-        await agents.steer(*key[:2], request.parts, idempotency_key=request.run_id)
-    await agents.answer(*key, [reply_to(call, request.replies[id_]) for id_, call in calls.items()])
-    start = run_events.begin(request.messages, calls)
-    return _stream(run_events, start, agents.follow(*key, after=event.id), _last_id(call))
+        return event_stream(lines())
 
-
-def _last_id(call: RouteRequest) -> int | None:
-    return parse_resume(call.headers.get("last-event-id"))
-
-
-def _user_message(turn_id: str, content: Any) -> Wire:
-    return {"id": message_id(turn_id, "user"), "role": "user", "content": content}
-
-
-def _has_end(request: RunInput, session: Mapping[str, Any]) -> bool:
-    """Return whether the client has the end of the thread."""
-    last_ids = {entry["turn_id"] for name in ("turns", "messages") for entry in session[name][-1:]}
-    last_ids |= {session["running_turn_id"]} - {None}
-    return request.turn_id in last_ids or not last_ids
-
-
-def _stream(
-    run_events: RunEvents, start: Sequence[Wire], events: AsyncGenerator[TurnEvent], last_id: int | None = None
-) -> Response:
-    """Stream the events of a run, after the last one that the client has."""
-
-    async def wires() -> AsyncGenerator[Wire]:
+    async def _wires(self, run_events: RunEvents, start: Sequence[Wire], events: _Events) -> AsyncGenerator[Wire]:
         for wire in start:
             yield wire
         async for event in events:
+            if event.is_last:
+                await self.load(limit=1)
+                for wire in run_events.show_state(self.session["state"]):
+                    yield wire
             for wire in run_events.add(event):
                 yield wire
             if run_events.is_finished:
                 return
 
-    async def lines() -> AsyncGenerator[bytes]:
-        yield OPENING
-        number = 0
-        try:
-            async with aclosing(events):
-                async for wire in wires():
-                    if last_id is None or number > last_id:
-                        yield f"id: {number}\n".encode() + _encode(wire)
-                    number += 1
-        except AgentClientError as error:
-            yield _encode(run_error(str(error), error.status or "disconnected"))
 
-    return event_stream(lines())
+async def run(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
+    """``POST /agui/{agent}``: run a turn, answer the calls for which it waits, or follow it; stream its events."""
+    thread = _Thread(host, call, client)
+    await thread.load(limit=1)
+    request = thread.request
+    running_id = thread.session["running_turn_id"]
+    last_id = next((turn["turn_id"] for turn in thread.session["turns"][-1:]), None)
+    turn_id = request.turn_id or running_id or last_id
+    if request.resume or (request.replies and (turn_id == running_id or not request.parts)):
+        return await thread.resume(turn_id)
+    return await (thread.begin() if request.parts else thread.connect())
+
+
+async def connect(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
+    """``POST /agui/{agent}/connect``: stream what a thread has, and then the events of a turn that runs or waits."""
+    return await _Thread(host, call, client).connect()
+
+
+async def _no_events() -> _Events:
+    for event in ():
+        yield event
+
+
+def _user_message(turn_id: str, content: Any) -> Wire:
+    return {"id": message_id(turn_id, "user"), "role": "user", "content": content}
 
 
 def _encode(wire: Wire) -> bytes:
