@@ -102,6 +102,24 @@ def test_a_stranger_gets_the_response_of_an_unknown_session(site: Site, route, r
     assert site.host.state("Echo", "n0ne") is None
 
 
+def test_a_chat_of_a_page_is_its_owners(site: Site):
+    """Another page with its ids gets nothing of it or of its branches, and adds nothing."""
+    question = {"id": "u", "role": "user", "parts": [{"type": "text", "text": "hi"}]}
+    again = {"id": "chat", "messages": [question], "trigger": "regenerate-message"}
+    start, *_ = site.ask("POST", "/ai/Echo", "ada@contoso", json=again).text.split("\n\n")
+    answer = {"id": json.loads(start.removeprefix("data: "))["messageId"], "role": "assistant", "parts": []}
+    before = [site.host.state("Echo", session_id) for session_id in ("chat", "chat~1", "chat~2")]
+    history = {"messages": [question, answer, question | {"id": "v"}]}
+    for more in (history, history | {"trigger": "submit-message"}, {"messages": [answer]}):
+        response = site.ask("POST", "/ai/Echo", "eve@contoso", json=again | more)
+        assert response.status_code == 404, response.text
+    assert len(site.ask("GET", "/ai/Echo/chat", "ada@contoso").json()["messages"]) == 2
+    assert site.ask("GET", "/ai/Echo/chat", "eve@contoso").json() == {"messages": []}
+    assert site.ask("GET", "/ai/Echo/chat/stream", "eve@contoso").status_code == 204
+    assert site.ask("POST", "/ai/Echo/chat/stop", "eve@contoso").status_code == 204
+    assert [site.host.state("Echo", session_id) for session_id in ("chat", "chat~1", "chat~2")] == before
+
+
 def test_no_response_may_be_cached(site: Site):
     """A cache would return it to the next caller: neither contents nor a 404 may be cached."""
     url = f"{SESSIONS}/desk"
