@@ -77,10 +77,16 @@ def dumps(events: Sequence[Any]) -> list[dict[str, Any]]:
 
 def raw_events(host: AgentHost, body: dict[str, Any]) -> list[dict[str, Any]]:
     """Post a streamed request without a client."""
-    answer = requests.post(f"{host.url}/api/openai/v1/responses", json={"stream": True, **body})
-    assert answer.ok, answer.text
-    assert "\nid:" not in answer.text
-    return [json.loads(line[6:]) for line in answer.text.splitlines() if line.startswith("data: ")]
+    lines = [*raw_lines(host, body)]
+    assert not [line for line in lines if line.startswith("id:")]
+    return [json.loads(line[6:]) for line in lines if line.startswith("data: ")]
+
+
+def raw_lines(host: AgentHost, body: dict[str, Any]) -> Iterator[str]:
+    """Post a streamed request, and read its lines."""
+    with requests.post(f"{host.url}/api/openai/v1/responses", json={"stream": True, **body}, stream=True) as answer:
+        assert answer.ok, answer.text
+        yield from answer.iter_lines(decode_unicode=True)
 
 
 def check_open_responses(events: Sequence[dict[str, Any]]) -> None:
@@ -360,19 +366,28 @@ def test_the_javascript_client_does_the_same(site: AgentHost, model: PracticeMod
 
 
 def test_a_killed_host_continues_the_stream_with_the_same_numbers(lives: Callable[..., Lives], model: PracticeModel):
-    """What was sent stays sent; text that is taken back is in an item that ends incomplete, and empty in the end."""
-    life = lives(app=APP)
-    model.plan({"text": "An answer of some length. " * 20, "chunk_characters": 20, "delay_milliseconds": 20}, times=2)
+    """What was sent stays sent; text that is taken back is in an item that ends incomplete, and empty in the end.
+
+    A stream of the next turn begins with comments, and not when the turn begins.
+    """
+    life = lives(app=APP, TEST_CONSTANTS=json.dumps({"durable_agent_host.protocols.dialect:HEARTBEAT_SECONDS": 0.05}))
+    answer = {"text": "An answer of some length. " * 20, "chunk_characters": 20}
+    model.plan(answer | {"delay_milliseconds": 200}, answer, {"text": "Next."})
     received: list[Any] = []
+    first_lines: list[str] = []
 
     def read_until_killed() -> None:
         for event in connect(life.host).responses.create(model="Talker", input="go", stream=True):
             received.append(event)
+            if len(received) == 3:
+                body = {"model": "Talker", "input": "next", "previous_response_id": received[0].response.id}
+                first_lines.append(next(raw_lines(life.host, body)))
             if len(received) == 8:
                 life.host.kill()
 
     with pytest.raises(openai.APIError):
         read_until_killed()
+    assert first_lines[0].startswith(":")
     client = connect(life.crash())
     response_id = received[0].response.id
     later = [*client.responses.retrieve(response_id, stream=True, starting_after=received[-1].sequence_number)]

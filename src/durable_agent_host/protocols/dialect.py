@@ -49,17 +49,23 @@ def agent_client(host: HandlerContext, call: RouteRequest, client: TurnClient, f
 
 
 async def first_event[Event](events: AsyncGenerator[Event]) -> AsyncGenerator[Event]:
-    """Wait for the first event, so that a refusal is the status of the answer; return all events with it.
+    """Wait for the first event for as long as an answer may be silent, so that a refusal is its status.
+
+    Returns:
+        All events, also the first one.
 
     Raises:
         AgentClientError: the turn was refused.
     """
-    first = await anext(events, None)
+    first = asyncio.ensure_future(anext(events, None))
+    await asyncio.wait({first}, timeout=HEARTBEAT_SECONDS)
+    if first.done():
+        first.result()
 
     async def all_events() -> AsyncGenerator[Event]:
         async with aclosing(events):
-            if first is not None:
-                yield first
+            if (event := await first) is not None:
+                yield event
             async for event in events:
                 yield event
 
