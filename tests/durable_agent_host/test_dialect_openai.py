@@ -214,8 +214,13 @@ def test_an_approval_is_requested_and_the_call_runs_in_the_next_response(client:
 def test_an_earlier_response_forks_and_the_last_one_continues(client: openai.OpenAI, model: PracticeModel):
     """A conversation goes on by either id; a key makes a repeated fork the same, and a repeated request one turn."""
     model.plan(*({"text": f"Answer {number}."} for number in range(6)))
-    conversation = client.conversations.create(extra_body={"model": "Talker"})
+    conversation = client.conversations.create()
+    with pytest.raises(openai.NotFoundError, match="no response yet"):
+        client.conversations.retrieve(conversation.id)
     first = client.responses.create(model="Talker", input="one", conversation=conversation.id)
+    with pytest.raises(openai.BadRequestError, match="send 'Talker'"):
+        client.responses.create(model="Helper", input="one", conversation=conversation.id)
+    assert [item.type for item in client.conversations.items.list(conversation.id)] == ["message", "message"]
     key = {"Idempotency-Key": "b"}
     second, repeated = (
         client.responses.create(model="Talker", input="two", previous_response_id=first.id, extra_headers=key)
@@ -224,6 +229,16 @@ def test_an_earlier_response_forks_and_the_last_one_continues(client: openai.Ope
     assert repeated.id == second.id
     assert first.conversation is not None
     assert second.conversation == first.conversation
+    third, repeated = (
+        client.responses.create(
+            model="Talker",
+            input="three",
+            previous_response_id=second.id,
+            extra_headers={"x-stainless-retry-count": number},
+        )
+        for number in ("0", "1")
+    )
+    assert repeated.id == third.id
     key = {"Idempotency-Key": "a"}
     forks = [
         client.responses.create(model="Talker", input="2", previous_response_id=first.id, extra_headers=key)

@@ -184,7 +184,9 @@ class ResponseEvents:
         """Begin one of the turn's responses; nothing of the earlier ones is for the client."""
         self._round = number
         self.is_started = number == self.name.number
-        self.input = [] if number else [_message(self.turn.request, encode_id("msg", *self.name[:4], "input"))]
+        message = {"id": encode_id("msg", *self.name[:4], "input"), "type": "message", "role": "user"}
+        content = input_parts(self.turn.request)
+        self.input = [] if number else [{**message, "status": "completed", "content": content}]
         self._items = []
         self._events = []
         self._sequence_number = 0
@@ -477,10 +479,9 @@ def _usage(usage: Wire | None) -> dict[str, Any] | None:
     }
 
 
-def _message(request: TurnRequest, item_id: str) -> Wire:
-    """Return the message of a turn as an item of input."""
-    parts = [*map(_part, request.contents)] or [{"type": "input_text", "text": request.message}]
-    return {"id": item_id, "type": "message", "role": "user", "status": "completed", "content": parts}
+def input_parts(request: TurnRequest) -> list[Wire]:
+    """Return the message of a turn as parts of input."""
+    return [*map(_part, request.contents)] or [{"type": "input_text", "text": request.message}]
 
 
 def _part(content: Wire) -> Wire:

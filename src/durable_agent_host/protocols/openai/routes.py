@@ -28,7 +28,7 @@ from durable_agent_host.protocols.dialect import (
     none_if,
     past_events,
 )
-from durable_agent_host.protocols.openai.events import ResponseEvents, calls_for_client
+from durable_agent_host.protocols.openai.events import ResponseEvents, calls_for_client, input_parts
 from durable_agent_host.protocols.openai.ids import ItemName, encode_id, read_name
 from durable_agent_host.protocols.openai.requests import ResponseRequest, pop_field
 from durable_agent_host.turn.turn_requests import id_of_key
@@ -124,6 +124,11 @@ class _Edge:
     async def begin(self, request: ResponseRequest) -> ItemName:
         """Run a turn, or reply to the calls of a response; return the new response."""
         previous = request.previous
+        if previous and not previous.agent:
+            with suppress(NotFoundError):  # this is its first response
+                previous = await self.conversation(previous)
+            if previous.agent not in ("", request.agent):
+                raise RequestError(f"'model' is not that of the conversation: send {previous.agent!r}")
         session_id = previous and previous.session_id
         key = self.call.headers.get("idempotency-key")
         if previous and previous.turn_id:
@@ -133,11 +138,35 @@ class _Edge:
             if request.replies:
                 await self.app.answer(*previous[:3], [*request.replies.values()])
                 return previous._replace(number=previous.number + 1)
+            if not key and (repeated := await self.find_repeated(previous, request)):
+                return repeated
             session_id = await self.session_after(previous, key or uuid4().hex)
         result = await self.app.run(
             request.agent, request.message, session_id=session_id, idempotency_key=key, wait=False, **request.fields
         )
         return ItemName(request.agent, result.session_id, result.turn_id)
+
+    async def conversation(self, name: ItemName) -> ItemName:
+        """Find the agent of a conversation that was created without one.
+
+        Raises:
+            NotFoundError: no agent has it.
+        """
+        if name.agent:
+            return name
+        for agent in self.host.descriptions:
+            if await none_if(HTTPStatus.NOT_FOUND, self.app.session(agent, name.session_id, limit=1)):
+                return name._replace(agent=agent)
+        raise NotFoundError("the conversation has no response yet, or was deleted")
+
+    async def find_repeated(self, previous: ItemName, request: ResponseRequest) -> ItemName | None:
+        """Find the turn of a request that an SDK repeats by itself, without a key: the one after the same response."""
+        if self.call.headers.get("x-stainless-retry-count", "0") == "0":
+            return None
+        turn_ids = await self.turn_ids(previous)
+        name = previous._replace(turn_id=turn_ids[-1], number=0)
+        is_next = turn_ids[-2:-1] == [previous.turn_id]
+        return name if is_next and input_parts((await self.find(name)).turn.request) == request.message else None
 
     async def session_after(self, name: ItemName, key: str) -> str:
         """Return the session of a message that follows a response: a fork, unless the response is the last one.
@@ -193,7 +222,7 @@ async def cancel_response(edge: _Edge) -> Response:
 
 async def delete(edge: _Edge) -> Response:
     """``DELETE …/{id}``: erase a conversation; by the id of a response only if the conversation has no other turn."""
-    name = edge.name
+    name = await edge.conversation(edge.name)
     if name.turn_id and await edge.turn_ids(name) != [name.turn_id]:
         raise TurnRejectedError("the conversation of this response has others: delete it with all of them")
     await edge.app.delete(*name[:2])
@@ -206,7 +235,7 @@ async def list_items(edge: _Edge) -> Response:
 
     The newest comes first unless the request has another order.
     """
-    name = edge.name
+    name = await edge.conversation(edge.name)
     items: list[Mapping[str, Any]] = []
     if name.turn_id:
         items += (await edge.read(name)).input
@@ -222,9 +251,10 @@ async def list_items(edge: _Edge) -> Response:
 
 
 async def create_conversation(edge: _Edge) -> Response:
-    """``POST /openai/v1/conversations``: name a new conversation of the agent ``model``."""
-    body = parse_object(edge.call.body)
-    agent = edge.host.agent(pop_field(body, "model", ""))
+    """``POST /openai/v1/conversations``: name a conversation of the agent ``model``, or of the first that replies."""
+    body = parse_object(edge.call.body or b"{}")
+    model = pop_field(body, "model", "")
+    agent = model and edge.host.agent(model)
     if fields := [name for name, value in body.items() if value]:
         raise RequestError(f"{fields[0]!r} of a conversation cannot be set: leave it out")
     return _conversation(encode_id("conv", agent, uuid4().hex))
@@ -232,7 +262,7 @@ async def create_conversation(edge: _Edge) -> Response:
 
 async def read_conversation(edge: _Edge) -> Response:
     """``GET /openai/v1/conversations/{id}``: the id of a conversation that there is."""
-    await edge.app.session(*edge.name[:2], limit=1)
+    await edge.app.session(*(await edge.conversation(edge.name))[:2], limit=1)
     return _conversation(edge.call.path_part("id"))
 
 
