@@ -266,6 +266,16 @@ def test_replies_that_no_call_waits_for_are_refused_at_once(host: AgentHost, mod
     assert "asynchronous generator" not in host.text
 
 
+def test_an_approval_within_an_agent_is_an_interrupt(host: AgentHost, model: PracticeModel):
+    """Its call is not one of the thread's messages; the run that approves it goes on to the end."""
+    model.plan(PLANS["agui inner"][0], PAY, {"text": "I have paid."}, {"text": "The clerk did it."})
+    run = run_input("let the clerk pay")
+    (interrupt,) = events_of(host, run)[-1]["outcome"]["interrupts"]
+    assert (interrupt["reason"], "toolCallId" in interrupt) == ("input_required", False)
+    end = events_of(host, resume_of(run, interrupt["id"]))
+    assert end[-2]["messages"][-1]["content"] == "The clerk did it."
+
+
 def test_a_message_after_a_failed_turn_begins_another(host: AgentHost, model: PracticeModel):
     """Also where the last thing before it is the result of a tool of the front end."""
     model.plan(PLANS["agui tool"][0], PLANS["agui failing"][0])
@@ -293,7 +303,7 @@ def test_a_thread_has_the_state_of_its_session(host: AgentHost, model: PracticeM
     messages = [*connected[-2]["messages"], {"id": "u2", "role": "user", "content": "again"}]
     run |= {"runId": uuid4().hex, "messages": messages}
     refused = post(host, run | {"state": {"notes": 2}})
-    assert (refused.status_code, "the state" in refused.json()["message"]) == (409, True)
+    assert (refused.status_code, "another 'state'" in refused.json()["message"]) == (409, True)
     assert [event["type"] for event in events_of(host, run)][:3] == ["RUN_STARTED", "STATE_SNAPSHOT", BEGIN[1]]
     assert "state" not in host.session("Helper", run["threadId"])
 
@@ -310,7 +320,7 @@ def test_a_run_may_have_any_id(host: AgentHost, model: PracticeModel):
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [
-        ({"state": {"count": 1}}, "the state"),
+        ({"state": {"count": 1}}, "another 'state'"),
         ({"forwardedProps": {"speed": 1}}, "forwardedProps"),
         ({"parentRunId": "r0"}, "fork"),
         ({"messages": [{"id": "s", "role": "system", "content": "Be brief."}]}, "system"),

@@ -6,7 +6,7 @@ message names its turn, so that the history that a client sends is recognised: s
 """
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from durable_agent_host.agent_client import TurnEvent
@@ -59,14 +59,13 @@ class RunEvents:
         state: the client's copy of the session's state.
 
     Attributes:
-        pending: the calls that wait for an answer, by id.
         is_finished: whether the run has ended.
     """
 
     def __init__(self, thread_id: str, run_id: str, turn_id: str, version: str | None, state: Wire) -> None:
         self._version = version
         self._state = state
-        self.pending: dict[str, Mapping[str, Any]] = {}
+        self._pending: dict[str, Mapping[str, Any]] = {}
         self.is_finished = False
         self._ids: Wire = {"threadId": thread_id, "runId": run_id}
         self._turn_id = turn_id
@@ -77,15 +76,12 @@ class RunEvents:
         self._reasoning: Wire | None = None
         self._calls: dict[str, Wire] = {}
         self._steps: list[str] = []
-        self._replied_ids: Collection[str] = ()
 
-    def begin(
-        self, messages: Iterable[Mapping[str, Any]], state: Wire, replied_ids: Collection[str] = ()
-    ) -> list[Wire]:
-        """Begin a run: with what the thread has, and the ids of the calls that the client has answered."""
+    def begin(self, messages: Iterable[Mapping[str, Any]], state: Wire) -> list[Wire]:
+        """Begin a run, with what the thread has; the calls that wait have been answered."""
         self.is_finished = False
         self._messages = [{**message} for message in messages]
-        self._replied_ids = replied_ids
+        self._pending.clear()
         start = {"type": "RUN_STARTED", **self._ids, "protocolVersion": "1.0"}
         return [start, *self.show_state(state), self._snapshot()]
 
@@ -97,9 +93,8 @@ class RunEvents:
         return [{"type": STATE_SNAPSHOT, "snapshot": state}]
 
     def waiting_calls(self) -> dict[str, Mapping[str, Any]]:
-        """Return the pending calls that a client can answer, but for those that it has answered."""
-        calls = self.pending.items()
-        return {id_: call for id_, call in calls if call["kind"] != "callback" and id_ not in self._replied_ids}
+        """Return the pending calls that a client can answer."""
+        return {id_: call for id_, call in self._pending.items() if call["kind"] != "callback"}
 
     def add(self, event: TurnEvent) -> Iterator[Wire]:
         """Make the events of an event of the turn; read them all before the next one is added."""
@@ -138,12 +133,12 @@ class RunEvents:
             case names.TURN_COMPLETED | names.TURN_CANCELLED | names.TURN_FAILED:
                 yield from self._end(name, data)
             case names.CALL_PENDING:
-                self.pending[data["call_id"]] = data
+                self._pending[data["call_id"]] = data
             case names.TURN_STARTED | names.MESSAGE_DELTA | names.TOOL_DELTA:
                 pass  # the blank line between two messages; code that is in the arguments of its call
             case _:
                 if name == names.CALL_REPLIED:
-                    self.pending.pop(data["call_id"], None)
+                    self._pending.pop(data["call_id"], None)
                 if name == names.NESTED and (path := _MODEL_CALL.sub("", data["path"])) not in self._steps:
                     self._steps.append(path)
                     yield {"type": "STEP_STARTED", "stepName": path}

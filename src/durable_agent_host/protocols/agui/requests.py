@@ -57,16 +57,9 @@ class RunInput(BaseModel, extra="forbid", alias_generator=to_camel, defer_build=
         return RunEvents(self.thread_id, self.run_id, turn_id, self.protocol_version, self.state or {})
 
     @property
-    def new_messages(self) -> list[Wire]:
+    def new_messages(self) -> list[_MessageWire]:
         """What follows the last message that the host wrote."""
-        new_messages = takewhile(lambda message: not turn_of_message(message), reversed(self.messages))
-        return [{**message} for message in new_messages][::-1]
-
-    @property
-    def history(self) -> list[Wire]:
-        """The messages but for the user's new ones."""
-        user_messages = self._user_messages
-        return [{**message} for message in self.messages if message not in user_messages]
+        return [*takewhile(lambda message: not turn_of_message(message), reversed(self.messages))][::-1]
 
     @property
     def turn_id(self) -> str | None:
@@ -76,31 +69,20 @@ class RunInput(BaseModel, extra="forbid", alias_generator=to_camel, defer_build=
     @property
     def replies(self) -> dict[str, Wire]:
         """By the id of the call: an entry of ``resume``, or a message of a tool."""
-        replies: dict[str, Wire] = {}
         messages = takewhile(lambda message: message["role"] != "assistant", reversed(self.messages))
-        tool_messages = [{**item} for item in messages if item["role"] == "tool" and not turn_of_message(item)]
-        for reply in (*tool_messages, *(self.resume or ())):
-            call_id = str(reply.get("interruptId", reply.get("toolCallId")))
-            if call_id in replies:
-                raise RequestError(f"{call_id!r} is answered twice: answer it once, in 'resume' or by a tool's message")
-            replies[call_id] = {**reply}
-        return replies
-
-    @property
-    def _user_messages(self) -> list[Wire]:
-        return [message for message in self.new_messages if message["role"] == "user"]
-
-    @property
-    def content(self) -> Any:
-        """That of the user's new message."""
-        contents = [message.get("content") for message in self._user_messages]
-        return contents[0] if len(contents) == 1 else [part for content in contents for part in _parts(content)]
+        tool_messages = [item for item in messages if item["role"] == "tool" and not turn_of_message(item)]
+        replies = [(item.get("toolCallId", ""), {**item}) for item in tool_messages]
+        replies += [(item["interruptId"], {**item}) for item in self.resume or ()]
+        if len(dict(replies)) < len(replies):
+            raise RequestError("'resume' and the messages of tools answer a call twice: answer it once")
+        return dict(replies)
 
     @property
     def parts(self) -> list[Wire]:
-        """The same, for a turn."""
+        """What the user's new messages have, for a turn."""
         context = [{"type": "text", "text": _CONTEXT + json.dumps(item)} for item in self.context or ()]
-        parts = [*map(_part_for_turn, _parts(self.content))]
+        messages = [message for message in self.new_messages if message["role"] == "user"]
+        parts = [_part_for_turn(part) for message in messages for part in _parts(message.get("content"))]
         return parts and [*context, *parts]
 
 
@@ -117,10 +99,11 @@ def read_input(body: bytes) -> RunInput:
         RequestError: it has a field that is not valid, or that the host does not take.
     """
     request = validate(_adapter(), parse_object(body))
-    if request.forwarded_props:
-        raise RequestError("'forwardedProps' are not taken: send what the model is to know as 'context'")
-    if request.parent_run_id:
-        raise RequestError("'parentRunId' is not taken: fork the session, and use the fork's id as 'threadId'")
+    if request.forwarded_props or request.parent_run_id:
+        raise RequestError(
+            "'forwardedProps' and 'parentRunId' are not taken: what the model is to know is 'context', and to branch "
+            "off is to fork the session, and to use the fork's id as 'threadId'"
+        )
     check_idempotency_key(request.run_id, "runId")
     check_session_id(request.thread_id)
     for message in request.new_messages:

@@ -76,16 +76,18 @@ class _Thread:
         is_other = self._has_other_end or self._has_other_state
         if is_other and await none_if(HTTPStatus.NOT_FOUND, self._agents.turn(*self._key, turn_id)) is None:
             raise TurnRejectedError(
-                "the thread has not ended with the messages and the state that the request has: connect to get them, "
-                f"or fork the session {session_id!r}, and use the fork's id as 'threadId'"
+                "the thread has not ended with the messages of the request, or has another 'state', which only tools "
+                f"change: connect to get both, or fork the session {session_id!r}, and use the fork's id as 'threadId'"
             )
         tools = {"client_tools": request.tools} if request.tools else {}
         events = self._agents.stream(
             agent, request.parts, session_id=session_id, idempotency_key=key, policy="reject", **tools
         )
         run_events = request.run_events(turn_id)
-        start = run_events.begin([*request.history, _user_message(turn_id, request.content)], self.session["state"])
-        return self._stream(run_events, start, await first_event(events))
+        messages = [*request.messages]
+        user_message = next(message for message in reversed(messages) if message["role"] == "user")
+        messages[messages.index(user_message)] = {**user_message, "id": message_id(turn_id, "user")}
+        return self._stream(run_events, run_events.begin(messages, self.session["state"]), await first_event(events))
 
     async def resume(self, turn_id: str | None) -> Response:
         """Answer the calls for which a turn waits, and stream what follows."""
@@ -110,7 +112,7 @@ class _Thread:
         if request.parts:
             await self._agents.steer(*self._key, request.parts, idempotency_key=request.run_id)
         await self._agents.answer(*key, [reply_to(call, request.replies[id_]) for id_, call in calls.items()])
-        start = run_events.begin(request.messages, self.session["state"], calls)
+        start = run_events.begin(request.messages, self.session["state"])
         return self._stream(run_events, start, self._agents.follow(*key, after=event.id))
 
     async def connect(self) -> Response:
@@ -134,7 +136,8 @@ class _Thread:
                     if event.name != TURN_WAITING or not is_past:
                         yield event
 
-        start = run_events.begin([*messages, _user_message(turn_id, running["message"])], self.session["state"])
+        messages.append({"id": message_id(turn_id, "user"), "role": "user", "content": running["message"]})
+        start = run_events.begin(messages, self.session["state"])
         return self._stream(run_events, start, await first_event(without_past_waits()))
 
     async def _read(self, turn_id: str | None) -> tuple[Turn, list[TurnEvent]]:
@@ -199,10 +202,6 @@ async def connect(host: HandlerContext, call: RouteRequest, client: TurnClient) 
 async def _no_events() -> _Events:
     for event in ():
         yield event
-
-
-def _user_message(turn_id: str, content: Any) -> Wire:
-    return {"id": message_id(turn_id, "user"), "role": "user", "content": content}
 
 
 def _encode(wire: Wire) -> bytes:
