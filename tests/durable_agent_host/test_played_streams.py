@@ -24,7 +24,6 @@ from tests.durable_agent_host.played_recordings import (
     to_wire,
 )
 from tests.durable_agent_host.scripted_service import chat_response
-from tests.durable_agent_host.stream.comparing import fold_part
 from tests.durable_agent_host.stream.streams import encode_messages
 from tests.kit import RECORDINGS
 
@@ -57,8 +56,7 @@ def without_new_ids(value: Any) -> Any:
 def test_a_stream_is_displayed_stored_and_sent_back(model: HostileModel, name: str):
     """Events, answer and steps say what its finished blocks say, and the next request has each block.
 
-    The whole request is that of a process that never stopped; and the parts of the stream can be folded in any order
-    of batches.
+    The whole request is that of a process that never stopped.
     """
     if name == "none":
         (pytest.fail if os.environ.get("CI") else pytest.skip)("no recordings: set RECORDINGS_DIR")
@@ -84,15 +82,10 @@ def test_a_stream_is_displayed_stored_and_sent_back(model: HostileModel, name: s
 
 
 def check_folds(updates: Sequence[Any], cut_updates: Sequence[Any], provider: Any) -> None:
-    """What is stored is the same for other fragments, for batches of fragments, for folded batches, and for itself."""
+    """What is stored is the same for other fragments, and for itself."""
     response = fold_updates(updates, provider)
     expected = encode_messages(response)
     assert without_new_ids(encode_messages(fold_updates(cut_updates, provider))) == without_new_ids(expected)
-    for size in (1, 3, 17):
-        batches = [updates[start : start + size] for start in range(0, len(updates), size)]
-        folded_updates = [update for batch in batches for update in fold_part(batch, provider)]
-        for again in (folded_updates, fold_part(folded_updates, provider)):
-            assert encode_messages(fold_updates(again, provider)) == expected
     for again in (response_as_updates(response), response.to_updates()):  # ours and the framework's
         assert encode_messages(fold_updates(again, provider)) == expected
 

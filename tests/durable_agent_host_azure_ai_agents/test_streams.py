@@ -7,7 +7,7 @@ import pytest
 from agent_framework import Content, Message
 
 from durable_agent_host.codec.message import decode_message, encode_message
-from durable_agent_host.stream.fold import Fold, fold_updates
+from durable_agent_host.stream.fold import fold_updates
 from durable_agent_host_azure_ai_agents.provider import AZURE_AI_AGENTS
 from durable_agent_host_azure_ai_agents.request_bodies import (
     approval_headers,
@@ -99,17 +99,6 @@ def test_every_block_comes_back_as_the_service_wrote_it(events):
 def build_message_id(group):
     """Give the id of a message, or None."""
     return restore_block(group)[0]["id"] if is_message(group[0]) else None
-
-
-@pytest.mark.drawn(5)
-@pytest.mark.parametrize("name", STREAMS)
-def test_a_stream_folds_alike_however_it_is_cut(events):
-    """Parts folded first give the fold of the whole."""
-    updates = read(events)
-    expected = encode_messages(fold_updates(updates, AZURE_AI_AGENTS))
-    for cut in range(0, len(updates), max(1, len(updates) // 12)):
-        parts = [*Fold(updates[:cut], AZURE_AI_AGENTS).fragments(), *Fold(updates[cut:], AZURE_AI_AGENTS).fragments()]
-        assert encode_messages(fold_updates(parts, AZURE_AI_AGENTS)) == expected
 
 
 @pytest.mark.drawn(5)

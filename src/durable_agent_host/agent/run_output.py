@@ -1,8 +1,8 @@
 """What one run of an agent has streamed so far, each update read once.
 
 Theory of operation. A model call is folded when its stream ends: the fold gives the response that is journaled. The
-agent passes the call's updates on to the runner, usually unchanged; their fold then replaces them here, in chunks, so
-later uses (the answer's requests for approval, the turn's response) read a few of them instead of the updates. Updates
+agent passes the call's updates on to the runner, usually unchanged; the response then replaces them here, so later
+uses (the answer's requests for approval, the turn's response) read its messages instead of the updates. Updates
 that the app's middleware has changed stay as changed, without the provider's items, which have what the model said;
 those of a call that was cut off stay unchanged.
 """
@@ -179,26 +179,19 @@ class RunOutput:
             self._fold = Fold(self._call, self._items)
         return self._fold
 
-    def replace_call(self, position: int, updates: Sequence[ChatResponseUpdate], response: ChatResponse[Any]) -> None:
-        """Replace the updates of a model call by its response, unless they were changed on their way."""
-        start = self._start_of(position)
-        agent_updates = [update for update, _ in self._updates[start:]]
-        if _are_unchanged(agent_updates, updates):
-            self._updates[start:] = [(update, position) for update in _as_agent_updates(response, agent_updates)]
-
     def _start_of(self, position: int) -> int:
         start = len(self._updates)
         while start and self._updates[start - 1][1] == position:
             start -= 1
         return start
 
-    def finish_call(self, position: int) -> None:
-        """Replace the updates of the last folded model call by their fold, unless they were changed on their way."""
+    def finish_call(self, position: int, updates: Sequence[ChatResponseUpdate], response: ChatResponse[Any]) -> None:
+        """Replace the updates of a model call by its folded response, unless they were changed on their way."""
         start = self._start_of(position)
         agent_updates = [update for update, _ in self._updates[start:]]
-        if self._fold is not None and _are_unchanged(agent_updates, self._call):
-            self._updates[start:] = [(joined, position) for joined in _fragments(self._fold, agent_updates, self._call)]
-        elif self._call and not _are_same(_contents_without_usage(agent_updates), _contents_without_usage(self._call)):
+        if _are_unchanged(agent_updates, updates):
+            self._updates[start:] = [(update, position) for update in _as_agent_updates(response, agent_updates)]
+        elif updates and not _are_same(_contents_without_usage(agent_updates), _contents_without_usage(updates)):
             for update in agent_updates:
                 update.raw_representation = None
         self._call = ()
@@ -289,10 +282,10 @@ def _are_same(left: Sequence[Content], right: Sequence[Content]) -> bool:
 def _as_agent_updates(
     response: ChatResponse[Any], agent_updates: Sequence[AgentResponseUpdate]
 ) -> list[AgentResponseUpdate]:
-    """Return a response as updates that nothing joins."""
-    return [
+    """Return a response as updates that nothing joins, with the agent's name and token counts."""
+    updates = [
         AgentResponseUpdate(
-            contents=update.contents,
+            contents=_contents_without_usage([update]),
             role=update.role,
             author_name=agent_updates[0].author_name,
             message_id=update.message_id,
@@ -304,19 +297,7 @@ def _as_agent_updates(
         )
         for update in replayed_updates(response)
     ]
-
-
-def _fragments(
-    fold: Fold, agent_updates: Sequence[AgentResponseUpdate], call: Sequence[ChatResponseUpdate]
-) -> list[AgentResponseUpdate]:
-    """Put the agent's name and token counts into the fold of a call."""
-    updates = fold.fragments()
-    for fragment in updates:
-        fragment.author_name = agent_updates[0].author_name
-    if not all(
-        _are_same(update.contents, client_update.contents)
-        for update, client_update in zip(agent_updates, call, strict=True)
-    ):
-        usage = [content for update in agent_updates for content in update.contents if content.type == "usage"]
-        updates[-1].contents = [*(content for content in updates[-1].contents if content.type != "usage"), *usage]
+    updates[-1].contents = [
+        content for update in agent_updates for content in update.contents if content.type == "usage"
+    ]
     return updates

@@ -102,11 +102,11 @@ class PartStream(_Stream):
     """
 
 
-async def first_sign(log: TurnLog, client: TurnClient, request: TurnRequest) -> TurnOutcome | Turn | None:
+async def first_sign(log: TurnLog, client: TurnClient, request: TurnRequest) -> TurnOutcome | None:
     """Wait for the first sign of a turn: it runs, was refused, or stands behind a turn that waits.
 
     Returns:
-        The outcome when the turn never ran; the turn before it that waits; None when the turn runs or has run.
+        The outcome when the turn never ran; None when it runs, has run, or is behind a turn that waits.
 
     Raises:
         LogError: the log's store does not answer.
@@ -123,8 +123,8 @@ async def first_sign(log: TurnLog, client: TurnClient, request: TurnRequest) -> 
             if sign.done():
                 sign.result()
                 return None
-            if (running := either.result()) is not None:
-                return running
+            if either.result() is not None:
+                return None
             outcome = end.result().outcome
         except TurnTimedOutError:
             return None
@@ -143,7 +143,6 @@ async def follow_turn(
     base_url: str,
     has_ended: bool,
     hidden_events: Container[str],
-    running: Turn | None,
 ) -> AsyncGenerator[bytes]:
     """Stream a turn's past and future events, and how it ends.
 
@@ -160,8 +159,7 @@ async def follow_turn(
     yield OPENING
     end = asyncio.create_task(_wait_for_end(client, request, has_ended=has_ended))
     try:
-        pages_of_queue = _follow_queued(log, client, request, first_offset, end=end, running=running)
-        async with aclosing(pages_of_queue) as pages:
+        async with aclosing(_follow_queued(log, client, request, first_offset, end)) as pages:
             async for page in pages:
                 if isinstance(page, bytes):
                     yield page
@@ -226,13 +224,7 @@ async def has_all_events(log: TurnLog, request: TurnRequest, outcome: TurnOutcom
 
 
 async def _follow_queued(
-    log: TurnLog,
-    client: TurnClient,
-    request: TurnRequest,
-    offset: int,
-    *,
-    end: "asyncio.Task[Turn | None]",
-    running: Turn | None,
+    log: TurnLog, client: TurnClient, request: TurnRequest, offset: int, end: "asyncio.Task[Turn | None]"
 ) -> AsyncGenerator[LogPage | bytes]:
     """Follow a log until the turn ends; yield an event, too, if the turn first stands behind one that waits.
 
@@ -242,12 +234,11 @@ async def _follow_queued(
     block = asyncio.create_task(client.wait_for_block(request, seconds=0.0 if offset else math.inf))
     until = asyncio.create_task(_wait_for_either(end, block))
     try:
-        if running is None:
-            async with aclosing(_follow(log, log_id, offset, until)) as pages:
-                async for page in pages:
-                    offset = page.next_offset
-                    yield page
-            running = until.result() if until.done() else None
+        async with aclosing(_follow(log, log_id, offset, until)) as pages:
+            async for page in pages:
+                offset = page.next_offset
+                yield page
+        running = until.result() if until.done() else None
         if running is None:
             return
         data = turn_queued(request, running, may_read=await client.can_read(running.request))

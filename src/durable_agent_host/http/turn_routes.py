@@ -349,23 +349,12 @@ async def _streamed_run(
     if completed_turn is None:
         if client.context.access.is_restricted:
             await _admission(host, client, request)
-        sign = await first_sign(host.open_log(), client, request)
-        running = sign if isinstance(sign, Turn) else None
-        outcome = None if isinstance(sign, Turn) else sign
+        outcome = await first_sign(host.open_log(), client, request)
     else:
-        running = None
         outcome = completed_turn.outcome
     if outcome and outcome.error and (completed_turn is None or outcome.status == "rejected"):
         return _failed_run(call, request, outcome)
-    return await _stream(
-        host,
-        call,
-        client,
-        request,
-        last_event_id=call.run.last_event_id,
-        turn=completed_turn,
-        running=running,
-    )
+    return await _stream(host, call, client, request, last_event_id=call.run.last_event_id, turn=completed_turn)
 
 
 async def _stream(
@@ -376,7 +365,6 @@ async def _stream(
     *,
     last_event_id: int | None,
     turn: Turn | None,
-    running: Turn | None = None,
 ) -> Response:
     """Stream a turn's events; 204 for a client that has them all, which an ``EventSource`` takes as the end."""
     log = host.open_log()
@@ -391,7 +379,6 @@ async def _stream(
         base_url=call.base_url,
         has_ended=outcome is not None,
         hidden_events=parse_hidden_events(call.query),
-        running=running,
     )
     return EventStream(events, turn_headers(request))
 

@@ -5,9 +5,7 @@ live update which item of the model's output it belongs to, that item has a slot
 come out in output order; other contents keep their order of arrival. Within a slot, `fold_content` joins the chunks of
 one content. A finished item completes the contents of its slot.
 
-The collected contents have two outputs: finished (`Fold.response`), and as a few updates that another fold can read
-instead of the originals (`Fold.fragments`), which makes the fold associative. A finished response can be turned into
-updates (`response_as_updates`), which nothing joins.
+A finished response can be turned into updates (`response_as_updates`), which nothing joins.
 """
 
 import copy
@@ -27,7 +25,6 @@ from durable_agent_host.stream.fold_content import (
     CodeRunAccumulator,
     CompleteContent,
     FragmentAccumulator,
-    FunctionCallAccumulator,
 )
 
 # One message as its updates are collected: slots for items and for contents between them.
@@ -41,7 +38,6 @@ class Slot:
 
     def __init__(self, position: int | str | None) -> None:
         self.position = position
-        self.first_item_id: str | None = None
         self.item: Mapping[str, Any] | None = None
         self.parts: list[tuple[str, Accumulator]] = []
         self._accumulators_by_part: dict[tuple[str, str], FragmentAccumulator] = {}
@@ -69,8 +65,6 @@ class MessageAccumulator:
         self.author_name: str | None = None
         self.message_id: str | None = None
         self.response_id: str | None = None
-        self.has_first_response_id = bool(update.response_id)
-        self.replaces = False
         self._restart()
 
     def _restart(self) -> None:
@@ -97,7 +91,6 @@ class MessageAccumulator:
         self.message_id = update.message_id or self.message_id
         self.response_id = update.response_id or self.response_id
         if update.merge_mode == "replace":
-            self.replaces = True
             self._restart()
 
     def add(self, contents: Iterable[Content], part: ItemPart | None) -> Sequence[Content]:
@@ -123,11 +116,9 @@ class MessageAccumulator:
     def _select_item(self, part: ItemPart, position: int | str) -> None:
         """Record which item an update belongs to; an item that begins where another has ended gets its own slot."""
         slot = self._find_or_add_slot(position)
-        if part.first_item_id is not None:
-            if slot.item is not None and slot.item.get("id") != part.first_item_id:
-                del self._slots_by_position[position]
-                slot = self._find_or_add_slot(position)
-            slot.first_item_id = part.first_item_id
+        if part.first_item_id is not None and slot.item is not None and slot.item.get("id") != part.first_item_id:
+            del self._slots_by_position[position]
+            slot = self._find_or_add_slot(position)
         slot.item = part.item or slot.item
 
     def _find_or_add_slot(self, position: int | str) -> Slot:
@@ -138,8 +129,7 @@ class MessageAccumulator:
         return slot
 
     def _add_unassigned(self, content: Content, part: ItemPart | None) -> None:
-        if (repeated_call := self._find_repeated_call(content)) is not None:
-            repeated_call.add(content)
+        if self._repeats_call(content):
             return
         if not self.slots or self.slots[-1].position is not None:
             self.slots.append(Slot(None))
@@ -164,14 +154,15 @@ class MessageAccumulator:
         else:
             accumulator.add(content)
 
-    def _find_repeated_call(self, content: Content) -> FragmentAccumulator | None:
-        """Return the call that the framework repeats at the end of a run, because the app only declares its tool."""
+    def _repeats_call(self, content: Content) -> bool:
+        """Mark the call that the framework repeats at the end of a run, because the app only declares its tool."""
         if content.type != "function_call" or content.arguments or not content.user_input_request:
-            return None
-        calls = (
-            joiner for slot in self.slots for _, joiner in slot.parts if isinstance(joiner, FunctionCallAccumulator)
-        )
-        return next((call for call in calls if call.joins(content)), None)
+            return False
+        calls = (call for slot in self.slots for _, call in slot.parts if call.type == content.type)
+        repeated_call = next((call for call in calls if call.joins(content)), None)
+        if repeated_call is not None:
+            repeated_call.add(content)
+        return repeated_call is not None
 
     def ordered_slots(self) -> Iterator[Slot]:
         """Yield the slots, those of items in output order; items of unknown position in arrival order."""
@@ -266,7 +257,6 @@ class _Stream:
         self.tail: dict[str, Any] = {}
         self.properties: dict[str, Any] | None = None
         self.token: Any = None
-        self.state: Any = "in_progress"
         self._has_paused = False
         self._gather(updates, read_item)
 
@@ -298,7 +288,7 @@ class _Stream:
         for content in contents:
             counts = cast("Any", known_counts(cast("Any", content.usage_details)))
             if self.usage is None or content.merge_mode == "replace":
-                self.usage = CompleteContent(content).content(as_fragment=True)
+                self.usage = CompleteContent(content).content()
                 self.usage.usage_details = counts
             else:
                 self.usage.usage_details = add_usage_details(self.usage.usage_details, counts)
@@ -306,12 +296,8 @@ class _Stream:
     def _add_operation(self, update: Any) -> None:
         """Track whether the service still works on it. Source: ``_process_update`` of agent-framework-core 1.23."""
         state = getattr(update, "_operation_state", None)
-        if state == "terminal":
-            self.state = state
-            self.token = None
-        elif state is None or update.continuation_token is not None:
-            self.state = state
-            self.token = update.continuation_token
+        if state in {None, "terminal"} or update.continuation_token is not None:
+            self.token = None if state == "terminal" else update.continuation_token
 
 
 _TAIL = "response_id", "agent_id", "created_at", "finish_reason"
@@ -323,7 +309,7 @@ _update_metadata = attrgetter(
 
 
 class Fold:
-    """The fold of one stream, or of an adjacent part of one.
+    """The fold of one stream.
 
     Each update is read once, here, and none is changed.
 
@@ -358,27 +344,6 @@ class Fold:
             created_at=stream.tail.get("created_at"),
             finish_reason=stream.tail.get("finish_reason"),
         )
-
-    def fragments(self) -> list[AgentResponseUpdate]:
-        """Return a few updates that another fold can read instead of the originals.
-
-        Returns:
-            New updates, one for each part of an item with content; without live provider objects.
-        """
-        stream = self._stream
-        folded_updates = [update for message in stream.messages for update in _to_updates(message)]
-        if not folded_updates:
-            return []
-        tail = folded_updates[-1]
-        for name in ("agent_id", "created_at", "finish_reason"):
-            setattr(tail, name, stream.tail.get(name))
-        tail.additional_properties = stream.properties
-        if stream.usage is not None:
-            tail.contents = [*tail.contents, stream.usage]
-        for update in folded_updates:
-            update.continuation_token = stream.token
-            setattr(update, "_operation_state", stream.state)  # noqa: B010 - the framework has no other place for it
-        return folded_updates
 
 
 def fold_updates(updates: Iterable[Any], items: ItemReader) -> AgentResponse[Any]:
@@ -421,38 +386,3 @@ def fold_message(accumulator: MessageAccumulator, items: ItemReader) -> Message:
         author_name=accumulator.author_name,
         message_id=accumulator.message_id,
     )
-
-
-def _to_updates(accumulator: MessageAccumulator) -> Iterator[AgentResponseUpdate]:
-    groups: list[tuple[ItemPart | None, list[Content]]] = []
-    if accumulator.replaces:
-        groups.append((None, []))
-    for slot in accumulator.slots:
-        contents_by_part: dict[str, list[Content]] = {}
-        for part, joiner in slot.parts:
-            contents_by_part.setdefault(part, []).append(joiner.content(as_fragment=True))
-        if slot.position is None:
-            for _, joiner in slot.parts:
-                groups.append(
-                    (_COMPLETE if isinstance(joiner, CompleteContent) else None, [joiner.content(as_fragment=True)])
-                )
-            continue
-        if slot.first_item_id is not None:
-            groups.append((ItemPart(slot.position, first_item_id=slot.first_item_id), []))
-        groups += [(ItemPart(slot.position, part), contents) for part, contents in contents_by_part.items()]
-        if slot.item is not None or not contents_by_part:
-            groups.append((ItemPart(slot.position, item=slot.item), []))
-    if not accumulator.has_first_response_id or not groups:
-        groups.append((None, []))  # a service may use another id at the end than at the start
-    for index, (part, contents) in enumerate(groups):
-        yield AgentResponseUpdate(
-            contents=contents,
-            role=accumulator.role,
-            author_name=accumulator.author_name,
-            message_id=accumulator.message_id,
-            response_id=accumulator.response_id
-            if accumulator.has_first_response_id or index + 1 == len(groups)
-            else None,
-            merge_mode="replace" if accumulator.replaces and not index else None,
-            raw_representation=part,
-        )

@@ -1,8 +1,7 @@
 """Accumulators of the chunks of one streamed content. A chunk costs the same, however many came before.
 
 A content type that streams in chunks has a row in `ACCUMULATORS`; all other types arrive complete. Texts are kept in
-lists and joined once. An accumulator returns its content in two forms: final, and as one chunk (``as_fragment``) that
-can be joined again with the same result as the original chunks.
+lists and joined once.
 """
 
 import copy
@@ -26,15 +25,24 @@ class CompleteContent:
         self.type = content.type
         self._content = content
 
-    def content(self, *, as_fragment: bool = False) -> Content:
+    def content(self) -> Content:
         """Return a copy without the provider's live object.
 
         Returns:
             A new content; what is nested in it is shared.
         """
         content_copy = _bare(self._content)
-        content_copy.merge_mode = content_copy.merge_mode if as_fragment else None
+        content_copy.merge_mode = None
         return content_copy
+
+    def joins(self, content: Content) -> bool:
+        """Return whether a content repeats this call."""
+        return self._content.call_id == content.call_id
+
+    def add(self, content: Content) -> None:
+        """Take from the repetition of this call that it waits for an answer."""
+        self._content = copy.copy(self._content)
+        self._content.user_input_request = content.user_input_request
 
 
 class _Accumulator:
@@ -43,15 +51,12 @@ class _Accumulator:
     def __init__(self, first: Content) -> None:
         self.type = first.type
         self._head = first
-        self._is_replaced = False
         self._properties: dict[str, Any] = {}
         self._last_properties: dict[str, Any] | None = None
         self._annotations: list[Any] | None = None
         self._status: str | None = None
 
     def _add_common(self, content: Content, *, incoming_wins: bool) -> None:
-        if content.merge_mode == "replace":
-            self._is_replaced = True
         properties = content.additional_properties
         if properties and properties != self._last_properties:
             _merge_properties(self._properties, properties, incoming_wins=incoming_wins)
@@ -62,11 +67,10 @@ class _Accumulator:
         if content.status is not None:
             self._status = content.status
 
-    def _finish(self, as_fragment: bool) -> Content:
+    def _finish(self) -> Content:
         result = copy.copy(self._head)
         result.raw_representation = None
-        mode = "replace" if self._is_replaced else self._head.merge_mode
-        result.merge_mode = mode if as_fragment else None
+        result.merge_mode = None
         result.additional_properties = _copy_properties(self._properties)
         result.annotations = cast(
             "Any", self._annotations and [_without_raw(annotation) for annotation in self._annotations]
@@ -112,9 +116,9 @@ class TextAccumulator(_Accumulator):
         if (protected_data := content.protected_data) is not None:
             self._protected_data = protected_data
 
-    def content(self, *, as_fragment: bool = False) -> Content:
+    def content(self) -> Content:
         """Return the run as one content."""
-        result = self._finish(as_fragment)
+        result = self._finish()
         result.text = _join_text(self._chunks) if self._has_text else None
         result.protected_data = self._protected_data
         return result
@@ -185,9 +189,9 @@ class FunctionCallAccumulator(_Accumulator):
             if (value := getattr(content, name)) not in (None, False) or self._flags[name] is None:
                 self._flags[name] = value
 
-    def content(self, *, as_fragment: bool = False) -> Content:
+    def content(self) -> Content:
         """Return the call as one content."""
-        result = self._finish(as_fragment)
+        result = self._finish()
         for name, value in (self._fields | self._flags).items():
             setattr(result, name, value)
         result.arguments = (
@@ -232,15 +236,15 @@ class CodeRunAccumulator(_Accumulator):
             if "".join(before) == last:
                 del inputs[:-1]
 
-    def content(self, *, as_fragment: bool = False) -> Content:
+    def content(self) -> Content:
         """Return the run as one content.
 
         Returns:
             A new content, texts of its lists joined.
         """
-        result = self._finish(as_fragment)
-        result.inputs = _join_contents(self._lists["inputs"], as_fragment=as_fragment)
-        result.outputs = _join_contents(self._lists["outputs"], as_fragment=as_fragment)
+        result = self._finish()
+        result.inputs = _join_contents(self._lists["inputs"])
+        result.outputs = _join_contents(self._lists["outputs"])
         return result
 
 
@@ -297,16 +301,16 @@ def _is_text(content: Content) -> bool:
     return content.type == "text"
 
 
-def _join_contents(contents: list[Content] | None, *, as_fragment: bool) -> list[Content] | None:
+def _join_contents(contents: list[Content] | None) -> list[Content] | None:
     """Join a list of texts into one; a list with other contents stays a list."""
     if not contents:
         return contents
     if len(contents) == 1 or not all(_is_text(content) for content in contents):
-        return [CompleteContent(content).content(as_fragment=as_fragment) for content in contents]
+        return [CompleteContent(content).content() for content in contents]
     run = TextAccumulator(contents[0])
     for content in contents[1:]:
         run.add(content)
-    return [run.content(as_fragment=as_fragment)]
+    return [run.content()]
 
 
 def _kind(content: Content) -> Any:

@@ -1,12 +1,6 @@
 """What tests of the fold compare, and the order of events that they change."""
 
 from durable_agent_host.providers.openai.item_types import ITEM_TYPES
-from durable_agent_host.stream.fold import Fold
-
-
-def fold_part(updates, items):
-    """Fold a part of a stream, such as one batch of a log, into few updates."""
-    return Fold(updates, items).fragments()
 
 
 def contents_of(messages):

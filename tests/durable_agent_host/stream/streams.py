@@ -98,12 +98,6 @@ def encode_messages(answer: AgentResponse | list[Message]) -> list[dict[str, Any
     return [json.loads(json.dumps(encode_message(message))) for message in messages]
 
 
-def stored_all(response: AgentResponse) -> dict[str, Any]:
-    """Give all of a response that is stored."""
-    fields = ("response_id", "agent_id", "created_at", "finish_reason", "usage_details", "continuation_token")
-    return {"messages": encode_messages(response)} | {name: getattr(response, name) for name in fields}
-
-
 @cache
 def read_recordings() -> list[Stream]:
     """Give every recorded stream, and every recorded body as a stream."""

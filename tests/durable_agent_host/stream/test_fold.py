@@ -10,11 +10,9 @@ from hypothesis import strategies as st
 
 from durable_agent_host.stream.fold import fold_contents, fold_updates, response_as_updates
 from practice_model.dialects.responses.event_grammar import stream_events
-from tests.durable_agent_host.stream.comparing import fold_part
 from tests.durable_agent_host.stream.streams import (
     encode_messages,
     provider,
-    stored_all,
     updates_of,
 )
 
@@ -69,15 +67,12 @@ def chunks(stream, cuts):
 CUTS = st.lists(st.integers(0, 99), max_size=20)
 
 
-@given(plain_streams(), CUTS, st.integers(0, 200))
-def test_plain_streams_obey_the_laws(stream, cuts, cut_point):
+@given(plain_streams(), CUTS)
+def test_plain_streams_obey_the_laws(stream, cuts):
     """Without the provider's items the fold obeys the same laws, and says what was said."""
     updates = chunks(stream, cuts)
     response = fold_updates(updates, provider)
     assert encode_messages(response) == encode_messages(fold_updates(chunks(stream, []), provider))
-    first, second = updates[: cut_point % (len(updates) + 1)], updates[cut_point % (len(updates) + 1) :]
-    parts = [*fold_part(first, provider), *fold_part(second, provider)]
-    assert stored_all(fold_updates(parts, provider)) == stored_all(response)
     assert encode_messages(fold_updates(response_as_updates(response), provider)) == encode_messages(response)
     assert encode_messages(fold_updates(response.to_updates(), provider)) == encode_messages(response)
     texts = [(content.type, text_of(content)) for message in response.messages for content in message.contents]
@@ -180,8 +175,6 @@ def test_divided_characters_are_joined():
     updates = [AgentResponseUpdate(role="assistant", contents=[content]) for content in contents]
     text, call = fold_updates(updates, provider).messages[0].contents
     assert (text.text, call.arguments) == ("a😀b\ud83dc", "a😀b\ud83dc")
-    parts = [*fold_part(updates[:1], provider), *fold_part(updates[1:4], provider), *fold_part(updates[4:], provider)]
-    assert fold_updates(parts, provider).messages[0].contents == [text, call]
 
 
 # --- stored chunk by chunk ---------------------------------------------------------------------------------------

@@ -128,12 +128,10 @@ class JournalModelCalls:
                     yield item
                     continue
                 await self.observers.notify(ModelCallResponded(position, replayed=False))
-                messages = await self._append(call.path, item)
+                recorded_response = await self._append(call.path, item)
+                messages = recorded_response.messages
                 self.progress.has_client_calls = bool(call.provider.client_calls(messages))
-                if item.is_folded:
-                    self.output.replace_call(position, item.updates, item.response)
-                else:
-                    self.output.finish_call(position)
+                self.output.finish_call(position, item.updates, recorded_response)
                 self.progress.finish_call(position, item.response)
                 await self.observers.notify(_build_completed(item.response, position, messages, replayed=False))
                 await self._end_cut_calls(item.response)
@@ -142,8 +140,8 @@ class JournalModelCalls:
                     raise InvalidAnswerError(item.rejection.reason)
                 yield item
 
-    async def _append(self, path: CallPath, completed: CompletedResponse) -> list[Message]:
-        """Make a response durable, and return its messages; its tool calls run after that."""
+    async def _append(self, path: CallPath, completed: CompletedResponse) -> ChatResponse[Any]:
+        """Make a response durable, and return it with its folded messages; its tool calls run after that."""
         folded_response = copy.copy(completed.response)
         if completed.updates and not completed.is_folded:  # the messages that the turn will store
             folded_response.messages = self.output.fold_call(completed.updates).response().messages
@@ -152,7 +150,7 @@ class JournalModelCalls:
             path, encode_answer(folded_response), self.session_state.changes(), completed.rejection
         )
         await self._commit(entry)
-        return folded_response.messages
+        return folded_response
 
     async def _end_cut_calls(self, response: ChatResponse[Any]) -> None:
         """Report and record the calls that do not run because the response was cut off or refused."""
