@@ -49,7 +49,7 @@ async def test_no_sweep_reads_owner_blobs(blobs):
     await index.add("A", "s", ADA)
     await index.add("A", "t", EVE)
     sweeper = GarbageCollector(
-        store, partial(read_owner, cast("Any", None), MAINTENANCE), grace_seconds=0.0, unowned_seconds=0.0
+        store, partial(read_owner, cast("Any", None), MAINTENANCE), grace_seconds=0.0, unowned_seconds=0.0, clean={}
     )
     namespaces = [namespace async for namespace in store.list_namespaces()]
     assert len(namespaces) == 2

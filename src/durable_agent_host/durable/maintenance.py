@@ -26,9 +26,10 @@ from durable_agent_host.encryption.key_check import APP_NAMESPACE
 from durable_agent_host.errors import CorruptStateError, EncryptionKeyError, RegistrationError, TurnRejectedError
 from durable_agent_host.model.access import MAINTENANCE
 from durable_agent_host.model.ids import entity_name
-from durable_agent_host.segments.garbage_collection import CleanNamespaces, GarbageCollector, SweepResult
+from durable_agent_host.segments.garbage_collection import GarbageCollector, SweepResult
 from durable_agent_host.segments.turn_data_storage import TurnDataStorage
 from durable_agent_host.settings import Settings
+from durable_agent_host.storage.latest_dict import LatestDict
 
 MAINTENANCE_FUNCTION: Final = "agent_maintenance"
 MAX_EXPIRED: Final = 500
@@ -43,6 +44,7 @@ SWEEP_SECONDS: Final = 60.0
 MAX_NAMESPACES: Final = 100_000
 """Namespaces that are listed at once."""
 
+_MAX_CLEAN_NAMESPACES: Final = 10_000
 _HOST_ORCHESTRATIONS: Final = frozenset({TURN_ORCHESTRATION, ERASE_ORCHESTRATION})
 _BEGINNING: Final = datetime(2020, 1, 1, tzinfo=UTC)
 _AT_ONCE: Final = 8
@@ -96,7 +98,7 @@ class Maintenance:
         self._unowned = _unowned_seconds(settings)
         self._token = ""
         self._namespaces: deque[str] = deque()
-        self._clean = CleanNamespaces()
+        self._clean = LatestDict[str, str](_MAX_CLEAN_NAMESPACES)
 
     async def run(self, client: DurableOrchestrationClient) -> dict[str, int]:
         """Do the work that is due. Raises nothing: failures are logged, and the next run tries again.
@@ -177,7 +179,11 @@ class Maintenance:
         started_at = time.monotonic()
         grace = self._storage.grace_seconds
         collector = GarbageCollector(
-            store, partial(read_owner, client, MAINTENANCE), grace_seconds=grace, unowned_seconds=self._unowned
+            store,
+            partial(read_owner, client, MAINTENANCE),
+            grace_seconds=grace,
+            unowned_seconds=self._unowned,
+            clean=self._clean,
         )
         if not self._namespaces:
             async for namespace in store.list_namespaces():
@@ -188,7 +194,7 @@ class Maintenance:
         while self._namespaces and time.monotonic() - started_at < SWEEP_SECONDS:
             namespace = self._namespaces.popleft()
             try:
-                swept += await collector.sweep(namespace, self._clean)
+                swept += await collector.sweep(namespace)
             except CorruptStateError as error:
                 _LOGGER.warning("maintenance: kept all blobs of %s; its state could not be read: %s", namespace, error)
         return swept.blobs

@@ -245,7 +245,7 @@ class Eraser:
         store = self._storage.open_store()
         grace = self._storage.grace_seconds
         collector = GarbageCollector(
-            store, partial(read_owner, client, ERASURE), grace_seconds=grace, unowned_seconds=grace
+            store, partial(read_owner, client, ERASURE), grace_seconds=grace, unowned_seconds=grace, clean={}
         )
         erasing = _Erasing(client, agent, session_id, log=self._open_log(), store=store, collector=collector)
         if not wire.get(_MARKED):

@@ -13,12 +13,10 @@ Two concurrent sweeps delete the same.
 """
 
 import time
-from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final
 
 from durable_agent_host.codec.entity_state import document_digest
 from durable_agent_host.codec.session_blobs import encode_sealed
@@ -29,8 +27,6 @@ from durable_agent_host.segments.conversation_reader import ConversationReader
 from durable_agent_host.segments.protocol import OWNER, BlobStore, StoredBlob
 from durable_agent_host.segments.turn_data_storage import is_session
 from durable_agent_host.session.sealing import blobs_of_head, list_turn_ids, referenced_blobs
-
-_MAX_STATES: Final = 10_000
 
 
 async def referenced_names(store: BlobStore, session: Session) -> set[str]:
@@ -94,17 +90,25 @@ class GarbageCollector:
         grace_seconds: how long a namespace, or a blob, may exist before a head refers to it: longer than a fork or a
             sweep takes.
         unowned_seconds: how long the namespace of a turn is kept: it is deleted with the turn's log.
+        clean: in which state a namespace had nothing to sweep, so that its segments are not read again.
     """
 
     def __init__(
-        self, store: BlobStore, read_owner: ReadOwner, *, grace_seconds: float, unowned_seconds: float
+        self,
+        store: BlobStore,
+        read_owner: ReadOwner,
+        *,
+        grace_seconds: float,
+        unowned_seconds: float,
+        clean: MutableMapping[str, str],
     ) -> None:
         self._store = store
         self._read_owner = read_owner
         self._grace = grace_seconds
         self._unowned = unowned_seconds
+        self._clean = clean
 
-    async def sweep(self, namespace: str, clean: "CleanNamespaces | None" = None) -> SweepResult:
+    async def sweep(self, namespace: str) -> SweepResult:
         """Delete unreferenced blobs, after the grace period.
 
         Raises:
@@ -126,7 +130,7 @@ class GarbageCollector:
             return SweepResult()
         if session.sealed.namespace == namespace:
             old_blobs.pop(OWNER, None)
-            old_blobs = await self._find_unreferenced(namespace, session, old_blobs, clean)
+            old_blobs = await self._find_unreferenced(namespace, session, old_blobs)
         elif owner and OWNER not in old_blobs:  # a fork or an import that has not stored its head yet
             return SweepResult()
         if not old_blobs:
@@ -156,35 +160,17 @@ class GarbageCollector:
         return SweepResult(len(sizes), sum(sizes))
 
     async def _find_unreferenced(
-        self, namespace: str, session: Session, blobs: Mapping[str, StoredBlob], clean: "CleanNamespaces | None"
+        self, namespace: str, session: Session, blobs: Mapping[str, StoredBlob]
     ) -> dict[str, StoredBlob]:
         left = {name: blob for name, blob in blobs.items() if name not in blobs_of_head(session)}
         state = document_digest([sorted(left), encode_sealed(session.sealed)])
-        if not left or (clean is not None and clean.has(namespace, state)):
+        if not left or self._clean.get(namespace) == state:
             return {}
         referenced = await referenced_names(self._store, session)
         left = {name: blob for name, blob in left.items() if name not in referenced}
-        if clean is not None and not left:
-            clean.add_state(namespace, state)
+        if not left:
+            self._clean[namespace] = state
         return left
-
-
-class CleanNamespaces:
-    """Remembers in which state a namespace had nothing to sweep, so that segments are not read again."""
-
-    def __init__(self) -> None:
-        self._states: OrderedDict[str, str] = OrderedDict()
-
-    def has(self, namespace: str, state: str) -> bool:
-        """Return whether the namespace was clean in this state."""
-        return self._states.get(namespace) == state
-
-    def add_state(self, namespace: str, state: str) -> None:
-        """Record that the namespace is clean in this state."""
-        self._states[namespace] = state
-        self._states.move_to_end(namespace)
-        if len(self._states) > _MAX_STATES:
-            self._states.popitem(last=False)
 
 
 async def turns_of(store: BlobStore, session: Session) -> AsyncIterator[list[str]]:

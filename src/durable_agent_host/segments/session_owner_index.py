@@ -9,7 +9,6 @@ A sweep leaves such a namespace alone, because its owner is no session.
 """
 
 import base64
-from collections import OrderedDict
 from typing import Final
 
 from durable_agent_host.model.ids import derived_id
@@ -17,6 +16,7 @@ from durable_agent_host.model.principal import Owner
 from durable_agent_host.model.session import Session
 from durable_agent_host.segments.conversation_reader import OpenSegments
 from durable_agent_host.segments.protocol import OWNER
+from durable_agent_host.storage.latest_dict import LatestDict
 
 _INDEX: Final = b"sessions of an owner"
 _PREFIX: Final = "session."
@@ -34,7 +34,7 @@ class SessionOwnerIndex:
 
     def __init__(self, open_store: OpenSegments) -> None:
         self._open_store = open_store
-        self._recorded: OrderedDict[tuple[str, str], None] = OrderedDict()
+        self._recorded: LatestDict[tuple[str, str], None] = LatestDict(_MAX_CACHED)
 
     async def record_turn_owner(self, agent: str, session_id: str, session: Session) -> None:
         """Record the owner of a session in which a turn runs, unless this process has done so.
@@ -63,8 +63,6 @@ class SessionOwnerIndex:
         namespace = _namespace_of(agent, owner)
         await self._open_store().put(namespace, {OWNER: _INDEX, _name_of(session_id): b""})
         self._recorded[namespace, session_id] = None
-        if len(self._recorded) > _MAX_CACHED:
-            self._recorded.popitem(last=False)
 
     async def remove(self, agent: str, session_id: str, owner: Owner, *, is_erased: bool) -> None:
         """Remove a note. Guarantee: idempotent.

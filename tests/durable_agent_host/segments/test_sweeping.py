@@ -12,7 +12,7 @@ from durable_agent_host.model.turn import TurnOutcome
 from durable_agent_host.segments.blob_cache import BlobCache
 from durable_agent_host.segments.conversation_fork import copy_session, make_fork
 from durable_agent_host.segments.conversation_reader import ConversationReader
-from durable_agent_host.segments.garbage_collection import CleanNamespaces, GarbageCollector, OwnerStatus
+from durable_agent_host.segments.garbage_collection import GarbageCollector, OwnerStatus
 from durable_agent_host.segments.protocol import OWNER
 from durable_agent_host.segments.sqlite_store import SqliteBlobStore
 from durable_agent_host.session.admission import ReceiptWindow, commit_outcome
@@ -52,14 +52,23 @@ async def grow(store: SqliteBlobStore, session: Session, *turns: str, namespace:
     return session
 
 
-def collector(store: SqliteBlobStore, owner: Session | OwnerStatus, *, grace: float = 0.0, unowned: float = 0.0) -> Any:
+def collector(
+    store: SqliteBlobStore,
+    owner: Session | OwnerStatus,
+    *,
+    grace: float = 0.0,
+    unowned: float = 0.0,
+    clean: dict[str, str] | None = None,
+) -> Any:
     """A collector that reads one owner."""
 
     async def read_owner(name: str) -> Session | OwnerStatus:
         assert name in {SESSION, ORCHESTRATION}
         return owner
 
-    return GarbageCollector(store, read_owner, grace_seconds=grace, unowned_seconds=unowned)
+    return GarbageCollector(
+        store, read_owner, grace_seconds=grace, unowned_seconds=unowned, clean={} if clean is None else clean
+    )
 
 
 async def names(store: SqliteBlobStore, namespace: str = NAMESPACE) -> set[str]:
@@ -88,10 +97,10 @@ async def test_a_sweep_deletes_what_no_head_refers_to(store: SqliteBlobStore):
     assert result.blobs >= 1
     assert "f" * 63 not in await names(store)
     assert await read(store, session) == before
-    clean = CleanNamespaces()
-    assert (await collector(store, session).sweep(NAMESPACE, clean)).blobs == 0
+    clean: dict[str, str] = {}
+    assert (await collector(store, session, clean=clean).sweep(NAMESPACE)).blobs == 0
     cleared = replace(session, entries=(), sealed=clear_segments(session.sealed))
-    await collector(store, cleared).sweep(NAMESPACE, clean)
+    await collector(store, cleared, clean=clean).sweep(NAMESPACE)
     assert await names(store) == {OWNER}
 
 

@@ -12,7 +12,6 @@ Clients of the SDK belong to one loop, so all requests run in the store's own `L
 import asyncio
 import time
 import uuid
-from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import suppress
 from typing import Any, Final, cast
@@ -25,6 +24,7 @@ from durable_agent_host.concurrency.event_loop_thread import LoopThread
 from durable_agent_host.errors import FencedError
 from durable_agent_host.model.log_entry import ATTEMPT, Inbox, LogEntry, LogPage, LogRecord
 from durable_agent_host.storage.azure_blob_container import MAX_BLOCK_BYTES, BlobMissingError, container_of_app
+from durable_agent_host.storage.latest_dict import LatestDict
 from durable_agent_host.turn_log.blob.container import LogContainer
 from durable_agent_host.turn_log.blob.frame_format import read_page
 from durable_agent_host.turn_log.blob.log_tail import ENTRIES, BlobTails, LogTail, log_name
@@ -55,7 +55,7 @@ class BlobInboxes:
 
     def __init__(self, container: LogContainer) -> None:
         self._container = container
-        self._checked: OrderedDict[str, tuple[str | None, float, Inbox]] = OrderedDict()
+        self._checked: LatestDict[str, tuple[str | None, float, Inbox]] = LatestDict(_CACHED_LOGS)
         self._bell_task: asyncio.Task[str | None] | None = None
 
     async def send(self, log_id: str, name: str, content: bytes = b"") -> bytes:
@@ -77,9 +77,6 @@ class BlobInboxes:
             bell = bell_now
         inbox = await self._read(log_id)
         self._checked[log_id] = (bell, now, inbox)
-        self._checked.move_to_end(log_id)
-        if len(self._checked) > _CACHED_LOGS:
-            self._checked.popitem(last=False)
         return inbox
 
     def evict(self, log_id: str) -> None:
@@ -137,7 +134,7 @@ class BlobTurnLog:
         self._loop = LoopThread("turn-log-blob")
         self._followers = Followers()
         self._tails = BlobTails(self._container, max_block_bytes=max_block_bytes)
-        self._positions: OrderedDict[tuple[str, int], int] = OrderedDict()
+        self._positions: LatestDict[tuple[str, int], int] = LatestDict(_MAX_CACHED_POSITIONS)
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._inboxes = BlobInboxes(self._container)
 
@@ -301,9 +298,6 @@ class BlobTurnLog:
             self._container, log_name(log_id), position, from_offset=from_offset, max_bytes=max_bytes
         )
         self._positions[log_id, page.next_offset] = position
-        self._positions.move_to_end((log_id, page.next_offset))
-        while len(self._positions) > _MAX_CACHED_POSITIONS:
-            self._positions.popitem(last=False)
         return page
 
 

@@ -3,13 +3,13 @@
 import math
 import time
 import uuid
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from durable_agent_host.errors import FencedError, LogError
 from durable_agent_host.storage.azure_blob_container import BlobMissingError
+from durable_agent_host.storage.latest_dict import LatestDict
 from durable_agent_host.turn_log.blob.container import BlobMovedError, LogContainer
 from durable_agent_host.turn_log.blob.frame_format import Appends, encode_log_frames, read_frames
 
@@ -54,7 +54,7 @@ class BlobTails:
     def __init__(self, container: LogContainer, *, max_block_bytes: int) -> None:
         self._container = container
         self._max_block_bytes = max_block_bytes
-        self._tails: OrderedDict[str, LogTail] = OrderedDict()
+        self._tails: LatestDict[str, LogTail] = LatestDict(_CACHED_LOGS)
 
     def cached(self, log_id: str) -> LogTail | None:
         """Return the remembered end; another process may have appended since."""
@@ -91,7 +91,7 @@ class BlobTails:
             tail.next_offset = first + len(lines)
             tail.attempt = attempt
         tail.appended_at = time.monotonic()
-        self._cache_tail(log_id, tail)
+        self._tails[log_id] = tail
         return first
 
     async def _append_frame(
@@ -120,7 +120,7 @@ class BlobTails:
             await self._catch_up(log_id, tail)
         except BlobMissingError:
             return None
-        self._cache_tail(log_id, tail)
+        self._tails[log_id] = tail
         return tail
 
     async def _catch_up(self, log_id: str, tail: LogTail) -> list[tuple[str, int]]:
@@ -133,9 +133,3 @@ class BlobTails:
                 tail.attempt = max(tail.attempt, frame.attempt)
             tail.position = frame.end
         return seen
-
-    def _cache_tail(self, log_id: str, tail: LogTail) -> None:
-        self._tails[log_id] = tail
-        self._tails.move_to_end(log_id)
-        while len(self._tails) > _CACHED_LOGS:
-            self._tails.popitem(last=False)
