@@ -18,7 +18,7 @@ from typing import Any, Final, cast
 from durable_agent_host.codec.log_entry import decode_log_entry
 from durable_agent_host.errors import LogError
 from durable_agent_host.model.log_entry import LogPage, LogRecord
-from durable_agent_host.turn_log.blob.container import LogContainer
+from durable_agent_host.storage.azure_blob_container import BlobContainer
 
 _MAX_HEADER_BYTES: Final = 512
 
@@ -119,7 +119,7 @@ _MAX_READ_BYTES: Final = 4 * 1024 * 1024
 
 
 async def read_frames(
-    container: LogContainer, name: str, position: int, read_bytes: int = _READ_BYTES
+    container: BlobContainer, name: str, position: int, read_bytes: int = _READ_BYTES
 ) -> AsyncIterator[LogFrame]:
     """Read a blob from the position of a frame to its current end."""
     buffer = bytearray()
@@ -166,7 +166,7 @@ class Appends:
 
 
 async def read_page(
-    container: LogContainer, name: str, position: int, *, from_offset: int, max_bytes: int
+    container: BlobContainer, name: str, position: int, *, from_offset: int, max_bytes: int
 ) -> tuple[LogPage, int]:
     """Read the records of a blob from an offset on, as far as they fit on a page; the first one always does.
 

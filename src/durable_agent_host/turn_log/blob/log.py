@@ -25,9 +25,8 @@ from durable_agent_host.errors import FencedError
 from durable_agent_host.model.log_entry import ATTEMPT, Inbox, LogEntry, LogPage, LogRecord
 from durable_agent_host.storage.azure_blob_container import MAX_BLOCK_BYTES, BlobMissingError, container_of_app
 from durable_agent_host.storage.latest_dict import LatestDict
-from durable_agent_host.turn_log.blob.container import LogContainer
 from durable_agent_host.turn_log.blob.frame_format import read_page
-from durable_agent_host.turn_log.blob.log_tail import ENTRIES, BlobTails, LogTail, log_name
+from durable_agent_host.turn_log.blob.log_tail import ENTRIES, BlobTails, LogContainer, LogTail, log_name
 from durable_agent_host.turn_log.followers import Followers
 from durable_agent_host.turn_log.protocol import CHECK_SECONDS, INTERVAL_SECONDS, MAX_PAGE_BYTES, TurnLog
 
