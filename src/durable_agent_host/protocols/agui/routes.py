@@ -35,6 +35,7 @@ from durable_agent_host.turn.turn_events import TURN_WAITING
 from durable_agent_host.turn.turn_requests import id_of_key
 
 _Events = AsyncGenerator[TurnEvent]
+_Messages = Sequence[Mapping[str, Any]]
 _NEW: Final[Mapping[str, Any]] = {"messages": (), "turns": (), "running_turn_id": None, "state": {}}
 
 
@@ -73,8 +74,7 @@ class _Thread:
         key = request.run_id
         secret = await self._client.claims.id_secret()
         turn_id = id_of_key("turn", *self._key, key, context=self._client.context, secret=secret)
-        is_other = self._has_other_end or self._has_other_state
-        if is_other and await none_if(HTTPStatus.NOT_FOUND, self._agents.turn(*self._key, turn_id)) is None:
+        if (self._has_other_end or self._has_other_state) and not await self._client.find(*self._key, turn_id):
             raise TurnRejectedError(
                 "the thread has not ended with the messages of the request, or has another 'state', which only tools "
                 f"change: connect to get both, or fork the session {session_id!r}, and use the fork's id as 'threadId'"
@@ -83,11 +83,10 @@ class _Thread:
         events = self._agents.stream(
             agent, request.parts, session_id=session_id, idempotency_key=key, policy="reject", **tools
         )
-        run_events = request.run_events(turn_id)
         messages = [*request.messages]
         user_message = next(message for message in reversed(messages) if message["role"] == "user")
         messages[messages.index(user_message)] = {**user_message, "id": message_id(turn_id, "user")}
-        return self._stream(run_events, run_events.begin(messages, self.session["state"]), await first_event(events))
+        return self._stream(request.run_events(turn_id), messages, await first_event(events))
 
     async def resume(self, turn_id: str | None) -> Response:
         """Answer the calls for which a turn waits, and stream what follows."""
@@ -112,8 +111,7 @@ class _Thread:
         if request.parts:
             await self._agents.steer(*self._key, request.parts, idempotency_key=request.run_id)
         await self._agents.answer(*key, [reply_to(call, request.replies[id_]) for id_, call in calls.items()])
-        start = run_events.begin(request.messages, self.session["state"])
-        return self._stream(run_events, start, self._agents.follow(*key, after=event.id))
+        return self._stream(run_events, request.messages, self._agents.follow(*key, after=event.id))
 
     async def connect(self) -> Response:
         """Stream what the thread has, and then the events of a turn that runs or waits."""
@@ -121,9 +119,7 @@ class _Thread:
         self._last_id = None
         messages = session_messages(self.session)
         if (running := self.session.get("running_turn")) is None:
-            run_events = self.request.run_events("")
-            start = [*run_events.begin(messages, self.session["state"]), *run_events.finish({"type": "success"})]
-            return self._stream(run_events, start, _no_events())
+            return self._stream(self.request.run_events(""), messages, _no_events())
         turn_id = running["turn_id"]
         turn, past = await self._read(turn_id)
         last_id = past[-1].id if past else 0
@@ -137,8 +133,7 @@ class _Thread:
                         yield event
 
         messages.append({"id": message_id(turn_id, "user"), "role": "user", "content": running["message"]})
-        start = run_events.begin(messages, self.session["state"])
-        return self._stream(run_events, start, await first_event(without_past_waits()))
+        return self._stream(run_events, messages, await first_event(without_past_waits()))
 
     async def _read(self, turn_id: str | None) -> tuple[Turn, list[TurnEvent]]:
         """Read a turn of the thread, and its events as far as it has come."""
@@ -147,7 +142,7 @@ class _Thread:
             raise TurnRejectedError("nothing in the thread waits: send a message of the user")
         return turn, [event async for event in past_events(self._host, turn.request)]
 
-    def _stream(self, run_events: RunEvents, start: Sequence[Wire], events: _Events) -> Response:
+    def _stream(self, run_events: RunEvents, messages: _Messages, events: _Events) -> Response:
         """Stream the events of a run, after those that the client has; those of the state have no id."""
 
         async def lines() -> AsyncGenerator[bytes]:
@@ -155,7 +150,7 @@ class _Thread:
             number = 0
             try:
                 async with aclosing(events):
-                    async for wire in self._wires(run_events, start, events):
+                    async for wire in self._wires(run_events, messages, events):
                         if wire["type"] == STATE_SNAPSHOT:
                             yield _encode(wire)
                             continue
@@ -167,8 +162,8 @@ class _Thread:
 
         return event_stream(lines())
 
-    async def _wires(self, run_events: RunEvents, start: Sequence[Wire], events: _Events) -> AsyncGenerator[Wire]:
-        for wire in start:
+    async def _wires(self, run_events: RunEvents, messages: _Messages, events: _Events) -> AsyncGenerator[Wire]:
+        for wire in run_events.begin(messages, self.session["state"]):
             yield wire
         async for event in events:
             if event.is_last:
@@ -179,6 +174,8 @@ class _Thread:
                 yield wire
             if run_events.is_finished:
                 return
+        for wire in run_events.finish({"type": "success"}):
+            yield wire
 
 
 async def run(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
