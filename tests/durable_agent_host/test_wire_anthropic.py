@@ -184,13 +184,12 @@ async def test_an_error_has_the_words_of_the_service(step, reason):
     assert len(cold.bodies) == 1
 
 
-async def test_a_callers_documents_files_and_cache_marks_are_sent():
-    """What the framework's client leaves out reaches the service: files by id, documents, and marks of caching."""
-    mark = {"type": "ephemeral"}
+async def test_a_callers_documents_and_files_are_sent():
+    """What the framework's client leaves out reaches the service: files by id, and documents."""
     message = Message(
         "user",
         [
-            Content.from_text("Read.", additional_properties={"cache_control": mark}),
+            Content.from_text("Read."),
             Content.from_uri("data:application/pdf;base64,JVBERg==", media_type="application/pdf"),
             Content.from_hosted_file("file_1"),
             Content.from_hosted_file("file_2", media_type="application/pdf", name="a.pdf"),
@@ -201,7 +200,7 @@ async def test_a_callers_documents_files_and_cache_marks_are_sent():
     assert sent == {
         "role": "user",
         "content": [
-            {"type": "text", "text": "Read.", "cache_control": mark},
+            {"type": "text", "text": "Read."},
             {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": "JVBERg=="}},
             {"type": "container_upload", "file_id": "file_1"},
             {"type": "document", "source": {"type": "file", "file_id": "file_2"}, "title": "a.pdf"},

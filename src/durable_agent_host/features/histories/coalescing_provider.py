@@ -6,7 +6,7 @@ recognized, while two messages with the same text stay two.
 
 import copy
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 from uuid import uuid4
 
 from agent_framework import HistoryProvider, Message
@@ -20,6 +20,9 @@ from durable_agent_host.features.histories.message_names import (
 )
 from durable_agent_host.stream.fold import fold_contents
 
+_MAX_BATCH: Final = 100
+"""Messages per save: Cosmos DB writes as many atomically. More would be two writes, of which the second can fail."""
+
 
 class CoalescingHistoryProvider(HistoryProvider):
     """Wraps a history provider of the framework: folds what it saves and loads, and saves each message once.
@@ -29,15 +32,13 @@ class CoalescingHistoryProvider(HistoryProvider):
 
     Args:
         wrapped: owns the storage; its flags (what is loaded and stored) apply.
-        max_batch: most messages per save of the wrapped provider. 100 is what Cosmos DB writes atomically; more would
-            be two writes, of which the second can fail alone.
 
     Attributes:
         wrapped: as given.
         keeps_marks: whether loaded messages keep the marks by which this host recognizes them.
     """
 
-    def __init__(self, wrapped: HistoryProvider, *, max_batch: int = 100) -> None:
+    def __init__(self, wrapped: HistoryProvider) -> None:
         super().__init__(
             wrapped.source_id,
             load_messages=wrapped.load_messages,
@@ -48,7 +49,6 @@ class CoalescingHistoryProvider(HistoryProvider):
         )
         self.wrapped = wrapped
         self.keeps_marks = False
-        self._max_batch = max_batch
 
     async def get_messages(
         self, session_id: str | None, *, state: dict[str, Any] | None = None, **kwargs: Any
@@ -81,8 +81,8 @@ class CoalescingHistoryProvider(HistoryProvider):
         for message in messages:
             message.message_id = message.message_id or name_of(message) or f"message-{uuid4().hex}"
         new = select_unsaved(map(_fold, messages), await self._load(session_id, state=state, **kwargs))
-        for start in range(0, len(new), self._max_batch):
-            await self.wrapped.save_messages(session_id, new[start : start + self._max_batch], state=state, **kwargs)
+        for start in range(0, len(new), _MAX_BATCH):
+            await self.wrapped.save_messages(session_id, new[start : start + _MAX_BATCH], state=state, **kwargs)
 
     async def _load(self, session_id: str | None, **kwargs: Any) -> list[Message]:
         return in_order(await self.wrapped.get_messages(session_id, **kwargs))

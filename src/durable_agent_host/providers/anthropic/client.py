@@ -47,11 +47,8 @@ from durable_agent_host.providers.services import ANTHROPIC
 
 # Writes contents without metadata: from callers, tools, and other providers' models.
 #
-# The framework's client writes most of them. It omits documents and files, drops prompt-caching marks, and mistakes
-# calls of another provider's own tools for the app's.
-
-CACHE_CONTROL: Final = "cache_control"
-"""Key in a content's properties: the caching mark for its block, as defined by the service."""
+# The framework's client writes most of them. It omits documents and files, and mistakes calls of another provider's own
+# tools for the app's.
 
 _FOREIGN: Final = frozenset({"mcp_server_tool_call", "mcp_server_tool_result"})
 """Contents of other providers that the framework would write as blocks that the service rejects."""
@@ -75,10 +72,9 @@ def plain_messages(message: Message, prepare: Prepare) -> list[Block]:
             run.clear()
 
     for content in _without_foreign_calls(message.contents):
-        cache_control: Any = content.additional_properties.get(CACHE_CONTROL)
         block = _document_block(content)
         documents = [part for item in content.items or () if (part := _document_block(item)) is not None]
-        if block is None and cache_control is None and not documents:
+        if block is None and not documents:
             run.append(content)
             continue
         write_run()
@@ -87,8 +83,6 @@ def plain_messages(message: Message, prepare: Prepare) -> list[Block]:
         if documents and groups:
             result = groups[-1]["content"][-1]
             result["content"] = [*to_blocks(result["content"]), *documents]
-        if cache_control is not None and groups and groups[-1]["content"]:
-            groups[-1]["content"][-1][CACHE_CONTROL] = cache_control
         request_messages += groups
     write_run()
     return request_messages
