@@ -31,10 +31,9 @@ from durable_agent_host.agent.observer import NestedRunObservers, ObserverGroup
 from durable_agent_host.agent.pending_calls import answer_requests, is_provider_request
 from durable_agent_host.agent.response_limits import check_model_call, turn_traffic
 from durable_agent_host.agent.run_output import EVERY, RunOutput, coalesce_updates
-from durable_agent_host.agent.run_result import AwaitingReplies, Failed, RunStoppedError
+from durable_agent_host.agent.run_result import AwaitingReplies, RunStoppedError
 from durable_agent_host.agent.stream_progress import StreamProgress
 from durable_agent_host.agent.tool_invocation import ToolCallEnd, ToolInvocation, WaitingToolCall
-from durable_agent_host.errors import TurnLimitError
 from durable_agent_host.stream.fold import ItemReader
 
 
@@ -124,7 +123,7 @@ class NestedRun:
         options = dict(context.options or {})
         if recorded_response is None:
             run.gate.check_nested()
-            _check_limits()
+            check_model_call()
             if not await run.admit():
                 await self._stop()
         self._message_count = len(context.messages)
@@ -185,18 +184,6 @@ class NestedRun:
         self._run.gate.raise_if_cancelled()
         await self._scope.wait_for_others()
         raise RunStoppedError(AwaitingReplies(tuple(self._run.pending_calls.pending)))
-
-
-def _check_limits() -> None:
-    """Check that one more model call may be made.
-
-    Raises:
-        RunStoppedError: a limit is exceeded, which ends the turn.
-    """
-    try:
-        check_model_call()
-    except TurnLimitError as error:
-        raise RunStoppedError(Failed(error)) from error
 
 
 class NestedOutput(RunOutput):

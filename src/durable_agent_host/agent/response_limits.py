@@ -11,6 +11,7 @@ from weakref import WeakSet
 
 from agent_framework import Content
 
+from durable_agent_host.agent.run_result import Failed, RunStoppedError
 from durable_agent_host.errors import ProviderError, TurnLimitError
 from durable_agent_host.model.call_path import CallPath
 from durable_agent_host.model.turn import ResponseLimits
@@ -94,15 +95,16 @@ def check_model_call() -> None:
     """Check that a turn may make the model call that it has begun; calls of inner agents count.
 
     Raises:
-        TurnLimitError: it may not.
+        RunStoppedError: it may not, and ends.
     """
     traffic = turn_traffic()
     call_count = len(traffic.started_calls) + traffic.inner_calls - 1
     if call_count >= traffic.bounds.max_model_calls:
-        raise TurnLimitError(
+        error = TurnLimitError(
             f"the turn has made {call_count} model calls without coming to an end: ask for less in one turn, "
             "or raise DURABLE_AGENT_HOST_MAX_MODEL_CALLS"
         )
+        raise RunStoppedError(Failed(error))
 
 
 def check_calls(contents: Iterable[Content], bounds: ResponseLimits) -> None:

@@ -6,6 +6,7 @@ before each further run of the agent.
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
@@ -64,8 +65,8 @@ class AttemptMetrics:
         self._models: dict[str, Any] = {}
         self._failed_calls: list[tuple[str | None, Mapping[str, Any]]] = []
         self._new_usage: Any = {}
-        self._counts: dict[str, int] = {}
-        self._calls: dict[str, int] = {}
+        self._counts = Counter[str]()
+        self._calls = Counter[str]()
 
     async def observe(self, turn: ObservedTurn, moment: Moment, /) -> None:
         """Count a moment."""
@@ -73,7 +74,7 @@ class AttemptMetrics:
         match moment:
             case RunStarted():
                 self._models = {}
-                self._calls = {}
+                self._calls = Counter[str]()
                 for model, usage in self._failed_calls:
                     self._add(model, usage, replayed=True)
             case ModelCallCompleted(model=model, usage=usage, replayed=replayed):
@@ -87,9 +88,9 @@ class AttemptMetrics:
             case ToolCallCompleted(outcome=outcome, replayed=replayed):
                 self._call("tool_calls", replayed=replayed)
                 if outcome == "unknown" and not replayed:
-                    self._count("in_doubt")
+                    self._counts["in_doubt"] += 1
             case ToolCallStarted(attempt=attempt, replayed=False) if attempt > 1:
-                self._count("in_doubt")
+                self._counts["in_doubt"] += 1
             case _:
                 pass
 
@@ -112,7 +113,7 @@ class AttemptMetrics:
         ended_at = datetime.now(UTC).isoformat()
         times = {"attempt": self._attempt, "began_at": self._started_at, "ended_at": ended_at}
         models = {name: _plain(usage) for name, usage in self._models.items()}
-        return times | self._calls | self._counts | {"models": models, "new_usage": _plain(self._new_usage)}
+        return {**times, **self._calls, **self._counts} | {"models": models, "new_usage": _plain(self._new_usage)}
 
     def _add(self, model: str | None, usage: Mapping[str, Any] | None, *, replayed: bool) -> None:
         name = bounded_name(model) if model else _UNKNOWN
@@ -121,12 +122,9 @@ class AttemptMetrics:
             self._new_usage = add_usage_details(self._new_usage, _as_usage(usage))
 
     def _call(self, name: str, *, replayed: bool) -> None:
-        self._calls[name] = self._calls.get(name, 0) + 1
+        self._calls[name] += 1
         if replayed:
-            self._count(f"replayed_{name}")
-
-    def _count(self, name: str) -> None:
-        self._counts[name] = self._counts.get(name, 0) + 1
+            self._counts[f"replayed_{name}"] += 1
 
 
 def _as_usage(usage: Mapping[str, Any] | None) -> Any:

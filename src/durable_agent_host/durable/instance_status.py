@@ -41,6 +41,12 @@ async def status_of_turn(client: DurableOrchestrationClient, turn_id: str, *, sh
     return await client.get_status(turn_id, show_input=show_input)
 
 
+async def read_turn(client: DurableOrchestrationClient, turn_id: str) -> Turn | None:
+    """Read a turn from its orchestration; see `turn_of_status`."""
+    status = await status_of_turn(client, turn_id, show_input=True)
+    return turn_of_status(turn_id, status) if status else None
+
+
 async def has_ended(client: DurableOrchestrationClient, turn_id: str) -> bool:
     """Return whether a turn's orchestration has ended, or never was."""
     status = await status_of_turn(client, turn_id)
@@ -56,7 +62,7 @@ def turn_of_status(turn_id: str, status: Any) -> Turn | None:
     Raises:
         CorruptStateError: how it ended, or what it waits for, is damaged.
     """
-    request = _request(turn_id, status)
+    request = request_of_status(turn_id, status)
     if request is None:
         return None
     outcome = _outcome(request, status)
@@ -71,7 +77,7 @@ def turn_of_status(turn_id: str, status: Any) -> Turn | None:
     return Turn(request=request, outcome=outcome, pending=pending, replies=replies, postponement=postponement)
 
 
-def _request(turn_id: str, status: Any) -> TurnRequest | None:
+def request_of_status(turn_id: str, status: Any) -> TurnRequest | None:
     """Read an orchestration's request; anybody can have started it, with anything."""
     if (status.name or "").casefold() != TURN_ORCHESTRATION:
         return None
@@ -131,6 +137,7 @@ def _decode_wait(wire: Any) -> TurnWaitState:
 # ``runtimeStatus``; pages of either with the header ``x-ms-continuation-token``, in no promised order. The SDK pages
 # neither, so the URLs are those of its own calls.
 
+_BEGINNING: Final = "2020-01-01T00:00:00.000000Z"
 _ENTITIES: Final = 1000
 """Entities per page of a list."""
 _INSTANCES: Final = 200
@@ -182,7 +189,7 @@ async def entity_pages(
 
 
 async def ended_instance_pages(
-    client: DurableOrchestrationClient, *, created_from: datetime, created_to: datetime, token: str = ""
+    client: DurableOrchestrationClient, *, created_to: datetime, token: str
 ) -> AsyncIterator[tuple[list[InstanceListItem], str]]:
     """List orchestrations that have ended.
 
@@ -190,7 +197,7 @@ async def ended_instance_pages(
         A page, and the token of the next one; an empty token at the end.
     """
     params = {
-        "createdTimeFrom": _wire_time(created_from),
+        "createdTimeFrom": _BEGINNING,
         "createdTimeTo": _wire_time(created_to),
         "runtimeStatus": ",".join(status.value for status in END_STATUSES),
         "showInput": "false",

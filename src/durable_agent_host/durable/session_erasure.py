@@ -28,7 +28,7 @@ from durable_agent_host.codec.entity_state import (
     encode_owner,
     encode_session,
 )
-from durable_agent_host.durable.instance_status import END_STATUSES, status_of_turn
+from durable_agent_host.durable.instance_status import END_STATUSES, request_of_status, status_of_turn
 from durable_agent_host.durable.session_documents import (
     FindHistory,
     SessionDocuments,
@@ -58,7 +58,6 @@ from durable_agent_host.segments.turn_data_storage import (
 from durable_agent_host.segments.uploads import upload_namespaces
 from durable_agent_host.session.admission import raise_if_busy
 from durable_agent_host.session.ownership import unknown_session
-from durable_agent_host.turn.turn_requests import read_turn_request
 from durable_agent_host.turn_log.protocol import TurnLog
 
 ERASE_ORCHESTRATION: Final = "erase_session"
@@ -387,16 +386,8 @@ async def _purge_turn(client: DurableOrchestrationClient, agent: str, session_id
             log_reason(error),
         )
         return 0
-    turn_input: Any = status.input_ if status else None
-    if turn_input is None:
-        return 0
-    try:
-        request = read_turn_request(
-            json.loads(turn_input) if isinstance(turn_input, str) else turn_input, instance_id=turn_id, created_at=""
-        )
-    except (ValueError, RecursionError, RequestError):
-        return 0  # not a turn's orchestration
-    if (request.agent.casefold(), request.session_id) != (agent.casefold(), session_id):
+    request = request_of_status(turn_id, status) if status else None
+    if request is None or (request.agent.casefold(), request.session_id) != (agent.casefold(), session_id):
         return 0
     try:
         purge_result = await client.purge_instance_history(turn_id)

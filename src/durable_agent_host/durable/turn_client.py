@@ -16,7 +16,7 @@ from azure.durable_functions import DurableOrchestrationClient
 
 from durable_agent_host.concurrency.thread_safe_waiters import Notifier
 from durable_agent_host.durable.app_secret import NOT_STARTED_BY_APP, CallbackToken, answer_purpose, parse_token
-from durable_agent_host.durable.instance_status import has_ended, status_of_turn, turn_of_status, waiting_instances
+from durable_agent_host.durable.instance_status import has_ended, read_turn, waiting_instances
 from durable_agent_host.durable.ownership_claims import OwnershipClaims
 from durable_agent_host.durable.session_copies import SessionCopier
 from durable_agent_host.durable.session_documents import (
@@ -241,7 +241,7 @@ class TurnClient:
             LogUnavailableError: the turn could not run; nothing was started.
         """
         await self.check_log()
-        stored_turn = await self._read_orchestration(turn.request.turn_id)  # as it travels
+        stored_turn = await read_turn(self._client, turn.request.turn_id)  # as it travels
         if stored_turn is None or not await self._stopper.has_log(turn.request):
             raise AnswerGoneError(f"the journal of the turn is no longer kept, so it cannot resume: {GO_ON}")
         request = replace(stored_turn.request, resumes=True)
@@ -257,7 +257,7 @@ class TurnClient:
         Raises:
             CorruptStateError: what the task hub stores of it is damaged.
         """
-        turn = await self._read_orchestration(turn_id)
+        turn = await read_turn(self._client, turn_id)
         return turn and await self._complete(turn)
 
     async def find(self, agent: str, session_id: str, turn_id: str) -> Turn | None:
@@ -273,7 +273,7 @@ class TurnClient:
         # The same reads in the same order for any caller, so that the time of a response reveals nothing.
         lookup = await self.documents.lookup(agent, session_id) if access.is_restricted else None
         try:
-            turn = await self._read_orchestration(turn_id)
+            turn = await read_turn(self._client, turn_id)
         except CorruptStateError:
             if lookup is not None and not lookup.is_seen:
                 return None
@@ -291,11 +291,6 @@ class TurnClient:
         except StateError:
             return None
         return await self._read_stored(agent, session_id, turn_id, session) if session else None
-
-    async def _read_orchestration(self, turn_id: str) -> Turn | None:
-        """Read a turn from its orchestration."""
-        status = await status_of_turn(self._client, turn_id, show_input=True)
-        return turn_of_status(turn_id, status) if status else None
 
     async def _complete(self, turn: Turn) -> Turn:
         request = turn.request

@@ -9,8 +9,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 
-from durable_agent_host.agent.model_call import CompletedResponse, ModelCall, ModelStream, NextModelCall
-from durable_agent_host.agent.response_limits import check_calls, turn_traffic
+from durable_agent_host.agent.model_call import ModelCall, ModelStream, NextModelCall
 from durable_agent_host.agent.retry_classification import RetryPolicy
 from durable_agent_host.agent.run_result import Failed, Postponed, RunStoppedError
 from durable_agent_host.agent.stream_progress import NestedStreamBrokenError, StreamProgress
@@ -25,8 +24,8 @@ class StopNestedRun:
         progress: of the run's stream.
         wait_for_others: waits until no other run is cut off when this one is stopped.
         record_failure: called with the reason why a call has failed.
-        retry_policy: of the turn, which waits as long as a service asks; None outside of a turn and for a compaction
-            strategy, which does without.
+        retry_policy: of the turn, which waits as long as a service asks; None for a compaction strategy, which does
+            without.
     """
 
     progress: StreamProgress
@@ -43,9 +42,6 @@ class StopNestedRun:
         try:
             async with aclosing(call_next(call)) as items:
                 async for item in items:
-                    if isinstance(item, CompletedResponse):
-                        contents = (content for message in item.response.messages for content in message.contents)
-                        check_calls(contents, turn_traffic().bounds)
                     yield item
         except TurnLimitError as error:
             raise RunStoppedError(Failed(error)) from error

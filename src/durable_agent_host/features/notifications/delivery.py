@@ -17,7 +17,7 @@ from azure.durable_functions import DurableOrchestrationClient, DurableOrchestra
 
 from durable_agent_host.app_functions import call_app_function
 from durable_agent_host.durable.function_registration import AppFeature
-from durable_agent_host.durable.instance_status import has_ended, status_of_turn, turn_of_status
+from durable_agent_host.durable.instance_status import has_ended, read_turn
 from durable_agent_host.durable.workflow_runs import WorkflowRuns
 from durable_agent_host.errors import NotificationError
 from durable_agent_host.features.notifications.notification import Notification, Notify
@@ -216,8 +216,7 @@ async def _read_turn(wire: Mapping[str, Any], client: DurableOrchestrationClient
     is_waiting = wire["status"] == WAITING
     turn = None
     for pause in (0.05, 0.2, 0.8, 0):
-        status = await status_of_turn(client, wire["turn_id"], show_input=True)
-        turn = turn_of_status(wire["turn_id"], status) if status else None
+        turn = await read_turn(client, wire["turn_id"])
         if turn is None or turn.outcome is not None or (is_waiting and turn.pending):
             return turn
         await asyncio.sleep(pause)
