@@ -36,9 +36,6 @@ MAX_EXPIRED: Final = 500
 """How many sessions one run starts to erase."""
 MAX_PAGES: Final = 50
 """How many pages of old ended orchestrations one run reads."""
-RECENT: Final = timedelta(hours=1)
-"""The age past retention that every run reads in full: at one run every 15 minutes, nearly everything is in it."""
-
 SWEEP_SECONDS: Final = 60.0
 """Time limit for one run's check of namespaces; the next run continues with the rest."""
 MAX_NAMESPACES: Final = 100_000
@@ -46,7 +43,6 @@ MAX_NAMESPACES: Final = 100_000
 
 _MAX_CLEAN_NAMESPACES: Final = 10_000
 _HOST_ORCHESTRATIONS: Final = frozenset({TURN_ORCHESTRATION, ERASE_ORCHESTRATION})
-_BEGINNING: Final = datetime(2020, 1, 1, tzinfo=UTC)
 _AT_ONCE: Final = 8
 """Maximum concurrent purges."""
 _LOGGER = logging.getLogger(__name__)
@@ -141,29 +137,23 @@ class Maintenance:
             if state is None:
                 return False
             raise_if_busy(state)
-        except EncryptionKeyError:
+        except (EncryptionKeyError, TurnRejectedError):  # a turn that runs or waits for a person counts as a use
             return False
-        except TurnRejectedError:
-            return False  # a turn that runs or waits for a person counts as a use
         await start_erasure(client, agent, session_id, {"if_digest": document_digest(state)})
         return True
 
     async def _purge_ended(self, client: DurableOrchestrationClient, now: datetime) -> int:
         """Delete orchestrations of turns that ended before the retention; leave the app's own alone.
 
-        The list includes the app's own orchestrations, which may be many and stay. So the run reads the recent ones in
-        full, and of the rest a portion, which the next run of this process continues.
+        The list includes the app's own orchestrations, which may be many and stay. So the run reads a portion, which
+        the next run of this process continues.
         """
         before = now - self._turn_retention
         purged_count = 0
-        async for page, _ in ended_instance_pages(client, created_from=before - RECENT, created_to=before):
-            purged_count += await _purge(client, page, self._orchestrations, before)
         pages = 0
         token = self._token
         self._token = ""
-        async for page, following in ended_instance_pages(
-            client, created_from=_BEGINNING, created_to=before - RECENT, token=token
-        ):
+        async for page, following in ended_instance_pages(client, created_to=before, token=token):
             purged_count += await _purge(client, page, self._orchestrations, before)
             pages += 1
             if pages == MAX_PAGES:

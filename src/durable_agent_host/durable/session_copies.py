@@ -4,7 +4,6 @@ import uuid
 from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Final
 
 from durable_agent_host.agent.durable_session import TranscriptProvider
 from durable_agent_host.codec.entity_state import decode_session, encode_session
@@ -15,9 +14,6 @@ from durable_agent_host.segments.conversation_fork import make_fork
 from durable_agent_host.segments.conversation_lines import export_lines, import_lines
 from durable_agent_host.segments.session_files import prefetch_first
 from durable_agent_host.segments.turn_data_storage import session_owner
-
-_TRIES: Final = 5
-"""How often a fork is tried while its session changes."""
 
 
 class SessionCopier:
@@ -96,31 +92,27 @@ class SessionCopier:
             TurnRejectedError: a session with the new id exists.
             LogError: the blob store does not answer.
         """
-        for _ in range(_TRIES):
-            state = await self._documents.read(agent, session_id)
-            if state is None:
+        state = await self._documents.read(agent, session_id)
+        if state is None:
+            return None
+        record = self._storage.record(decode_session(state))
+        owner = record.session.owner or self._documents.access.owner
+        try:
+            fork = await make_fork(
+                self._storage.open_store,
+                record,
+                new_id,
+                namespace=derived_id("fork", agent.casefold(), session_id, new_id),  # the same for a retry
+                at_turn=at_turn,
+                is_before=is_before,
+                lasting_state={TranscriptProvider.SOURCE_ID},
+            )
+            if fork.session.sealed.namespace:
+                await fork.store(self._storage.open_store(), session_owner(agent, new_id))
+        except CorruptStateError:
+            if await self._documents.read(agent, session_id) is None:  # it has been erased meanwhile
                 return None
-            record = self._storage.record(decode_session(state))
-            owner = record.session.owner or self._documents.access.owner
-            try:
-                fork = await make_fork(
-                    self._storage.open_store,
-                    record,
-                    new_id,
-                    namespace=derived_id("fork", agent.casefold(), session_id, new_id),  # the same for a retry
-                    at_turn=at_turn,
-                    is_before=is_before,
-                    lasting_state={TranscriptProvider.SOURCE_ID},
-                )
-                if fork.session.sealed.namespace:
-                    await fork.store(self._storage.open_store(), session_owner(agent, new_id))
-            except CorruptStateError:
-                if await self._documents.read(agent, session_id) == state:
-                    raise
-                continue  # what it has copied is swept
-            break
-        else:
-            raise TurnRejectedError(f"session {session_id!r} keeps changing: try again")
+            raise
         copy = replace(fork.session, owner=owner)
         if owner is not None:
             copy = replace(copy, used_at=datetime.now(UTC).isoformat())

@@ -3,15 +3,13 @@
 All data passes here on its way into or out of the task hub: unchanged, or encrypted (`encrypted_task_hub`).
 """
 
-import json
 from collections.abc import Awaitable, Callable, Generator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any, cast
 
 from azure.durable_functions import DurableEntityContext, DurableOrchestrationClient, DurableOrchestrationContext
 from azure.durable_functions.models.EntityStateResponse import EntityStateResponse
 
-from durable_agent_host.codec.entity_state import read_envelope
 from durable_agent_host.durable.app_secret import AppSecret, Orchestrate, signal_purpose, start_purpose
 from durable_agent_host.encryption.key_check import KeyCheck
 from durable_agent_host.errors import CorruptStateError, strip_error_text
@@ -177,9 +175,10 @@ class TaskHub:
         return cast("Any", MarkingClient(client, self.secret, self._keys))
 
     def entity(self, context: DurableEntityContext) -> DurableEntityContext:
-        """Return the context of an entity's operation; an encrypted state is left to a process that has the keys."""
+        """Return the context of an entity's operation."""
+        self._keys.wait()
         try:
-            self._keys.wait(is_encrypted=read_envelope(state_in(context)) is not None)
+            state_in(context)
         except CorruptStateError:
             return cast("Any", _Damaged(context))
         return context
@@ -194,12 +193,8 @@ class TaskHub:
         return output
 
     def orchestrate(self, context: DurableOrchestrationContext, run: Orchestrate) -> Steps:
-        """Run an orchestration of this host; leave an encrypted one to a process that has the keys."""
-        payload: Any = None
-        with suppress(TypeError, ValueError):  # the orchestration reports input that is not JSON
-            payload = json.loads(cast("Any", context)._input)  # noqa: SLF001 - the SDK would make objects of it
-        if read_envelope(payload) is not None:
-            self._keys.wait(is_encrypted=True)
+        """Run an orchestration of this host."""
+        self._keys.wait()
         return run(context)
 
     async def run_activity(self, activity: str, payload: Any, operation: Callable[[Any], Awaitable[Any]]) -> Any:

@@ -77,10 +77,10 @@ class KeyCheck:
         with suppress(*(() if self._cipher is not None else (LogError,))):
             await self._check()
 
-    def wait(self, *, is_encrypted: bool = True) -> None:
-        """Block while the key is missing; for an encrypted value also while the store does not answer."""
+    def wait(self) -> None:
+        """Block while the key is missing; with keys, also while the store does not answer."""
         if not self._has_succeeded:
-            wait_for(self._check if is_encrypted else self.ready)
+            wait_for(self.ready)
 
     async def _check(self) -> None:
         store = await asyncio.to_thread(self._open_store)

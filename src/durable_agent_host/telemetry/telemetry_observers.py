@@ -3,7 +3,7 @@
 import logging
 import os
 from collections.abc import Mapping
-from threading import Lock
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from durable_agent_host.agent.observer import AttemptStarted, Moment, ObservedTurn, TurnObserver
@@ -76,25 +76,10 @@ _LINES: Final = _choose_lines()
 _MAX_REPORTED_TURNS: Final = 1000
 
 
-class _ReportedTurns:
-    """The ends of turns that this process has reported lately."""
-
-    def __init__(self) -> None:
-        self._turns: dict[str, None] = {}
-        self._lock = Lock()
-
-    def add(self, turn: str) -> bool:
-        """Add an end; return whether it is new."""
-        with self._lock:
-            if turn in self._turns:
-                return False
-            self._turns[turn] = None
-            if len(self._turns) > _MAX_REPORTED_TURNS:
-                del self._turns[next(iter(self._turns))]
-        return True
-
-
-_REPORTED_TURNS: Final = _ReportedTurns()
+@lru_cache(_MAX_REPORTED_TURNS)
+def _reports_of(_turn: str) -> list[str]:
+    """Return the statuses with which this process has lately reported the end of a turn."""
+    return []
 
 
 def turn_observers() -> list[TurnObserver]:
@@ -108,8 +93,9 @@ def report_end(report: TurnReport) -> None:
     The SDK may replay an orchestration to its end more than once, which is reported once. After a kill, the next
     process may report the turn again.
     """
-    if not _REPORTED_TURNS.add(trace_of(report.request).turn):
+    if reports := _reports_of(trace_of(report.request).turn):
         return
+    reports.append(report.outcome["status"])
     for receive in (count_turn, _LINES.log_end):
         try:
             receive(report)
