@@ -55,25 +55,10 @@ class RunStarted:
     Attributes:
         has_journal: whether there are moments for the agent's model and tool calls; otherwise only its updates.
         discard_from: offset of the first event that clients must discard, because its text is sent again; or None.
-        replayed: an earlier run or attempt has begun the agent.
     """
 
     has_journal: bool
     discard_from: int | None
-    replayed: bool
-
-
-@dataclass(frozen=True)
-class ModelCallStarted:
-    """A model call begins, or is answered from the journal.
-
-    Attributes:
-        position: of the call in the turn, from 0.
-        replayed: the journal has the response.
-    """
-
-    position: int
-    replayed: bool
 
 
 @dataclass(frozen=True)
@@ -81,11 +66,9 @@ class ModelCallResponded:
     """The model has finished a response, which is not durable yet.
 
     Attributes:
-        position: of the call in the turn, from 0.
         replayed: the journal had the response.
     """
 
-    position: int
     replayed: bool
 
 
@@ -97,7 +80,6 @@ class ModelCallCompleted:
         position: of the call in the turn, from 0.
         model: that served it, as named by the provider; None when unknown.
         usage: token counts by the framework's names, or None. Those of a replayed call have already been counted.
-        finish_reason: by the framework's names, or None.
         replayed: the journal had the response.
         messages: of the response, folded; do not change them.
     """
@@ -105,7 +87,6 @@ class ModelCallCompleted:
     position: int
     model: str | None
     usage: Mapping[str, Any] | None
-    finish_reason: str | None
     replayed: bool
     messages: Sequence[Message]
 
@@ -120,7 +101,6 @@ class ModelCallFailed:
         wait_seconds: until it is retried; None when it is not.
         usage: the tokens that the service has counted all the same, by the framework's names; empty for none.
         model: that served it; None when unknown.
-        replayed: never; a call that has failed is made again.
     """
 
     position: int
@@ -128,7 +108,6 @@ class ModelCallFailed:
     wait_seconds: float | None
     usage: Mapping[str, Any] = MappingProxyType({})
     model: str | None = None
-    replayed: bool = False
 
 
 @dataclass(frozen=True)
@@ -138,12 +117,10 @@ class RunRestarted:
     Attributes:
         reason: a sentence.
         wait_seconds: before it begins.
-        replayed: never.
     """
 
     reason: str
     wait_seconds: float
-    replayed: bool = False
 
 
 @dataclass(frozen=True)
@@ -176,13 +153,11 @@ class ToolProgressed:
         call_id: from the model.
         text: for people.
         fraction: the part that is done, from 0 to 1; or None.
-        replayed: never.
     """
 
     call_id: str
     text: str
     fraction: float | None
-    replayed: bool = False
 
 
 @dataclass(frozen=True)
@@ -254,11 +229,9 @@ class AgentCompleted:
 
     Attributes:
         response: folded; do not change it.
-        replayed: never; it is built anew.
     """
 
     response: AgentResponse[Any]
-    replayed: bool = False
 
 
 @dataclass(frozen=True)
@@ -277,13 +250,7 @@ class AttemptEnded:
 
 
 RunMoment = (
-    ModelCallStarted
-    | ModelCallResponded
-    | ModelCallCompleted
-    | ModelCallFailed
-    | ToolCallStarted
-    | ToolProgressed
-    | ToolCallCompleted
+    ModelCallResponded | ModelCallCompleted | ModelCallFailed | ToolCallStarted | ToolProgressed | ToolCallCompleted
 )
 """What happens in a run of the turn's agent, or of an agent within it."""
 

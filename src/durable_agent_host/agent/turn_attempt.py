@@ -182,7 +182,6 @@ class TurnAttempt:
         self.metrics = AttemptMetrics(self.number)
         self.observers = ObserverGroup(turn, self._events, (self.metrics, *observers))
         self._turn = turn
-        self._runs = 0
         self._journal = Journal(self.recorded, self._writer, self.log_id)
 
     @classmethod
@@ -314,11 +313,9 @@ class TurnAttempt:
             continued_from, discard_from = discard_from, None
         open_events = self.recorded.open_events
         self.recorded.discard_from = self.recorded.first_output = None
-        is_repeated = self.number > 1 or self._runs > 0
-        self._runs += 1
         self._events.reader = reader
         self._events.announced = self.recorded.announced
-        await self.observers.notify(RunStarted(not is_opaque, discard_from, replayed=is_repeated))
+        await self.observers.notify(RunStarted(not is_opaque, discard_from))
         if continued_from is not None:
             self._events.continue_events(open_events, continued_from)
 

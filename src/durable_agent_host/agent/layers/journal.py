@@ -17,7 +17,6 @@ from durable_agent_host.agent.model_call import CompletedResponse, ModelCall, Mo
 from durable_agent_host.agent.observer import (
     ModelCallCompleted,
     ModelCallResponded,
-    ModelCallStarted,
     RunObservers,
     RunRestarted,
     ToolCallCompleted,
@@ -92,13 +91,12 @@ class JournalModelCalls:
             recorded_response = {**recorded_response, "conversationId": None}
         response = decode_model_response(recorded_response)
         self.session_state.restore(call.path)
-        await self.observers.notify(ModelCallStarted(position, replayed=True))
         self.progress.record_invalid_calls(response, position)
         self.progress.has_client_calls = bool(call.provider.client_calls(response.messages))
         with self.progress.replaying():
             for update in replayed_updates(decode_model_response(recorded_response)):
                 yield update
-        await self.observers.notify(ModelCallResponded(position, replayed=True))
+        await self.observers.notify(ModelCallResponded(replayed=True))
         await self.observers.notify(_build_completed(response, position, response.messages, replayed=True))
         await self._end_cut_calls(response)
         yield CompletedResponse(response, ())
@@ -112,7 +110,6 @@ class JournalModelCalls:
             The messages with which the model is asked again.
         """
         self.session_state.restore(path)
-        await self.observers.notify(ModelCallStarted(path.position, replayed=True))
         response = decode_model_response(recorded_response)
         await self.observers.notify(_build_completed(response, path.position, (), replayed=True))
         text = response_text(response.messages)
@@ -121,13 +118,12 @@ class JournalModelCalls:
     async def _record(self, call: ModelCall, call_next: NextModelCall) -> ModelStream:
         position = call.position
         self.progress.begin_call(position)
-        await self.observers.notify(ModelCallStarted(position, replayed=False))
         async with aclosing(call_next(call)) as items:
             async for item in items:
                 if isinstance(item, ChatResponseUpdate):
                     yield item
                     continue
-                await self.observers.notify(ModelCallResponded(position, replayed=False))
+                await self.observers.notify(ModelCallResponded(replayed=False))
                 recorded_response = await self._append(call.path, item)
                 messages = recorded_response.messages
                 self.progress.has_client_calls = bool(call.provider.client_calls(messages))
@@ -170,8 +166,7 @@ def _build_completed(
     response: ChatResponse[Any], position: int, messages: Sequence[Message], *, replayed: bool
 ) -> ModelCallCompleted:
     usage = cast("Mapping[str, Any] | None", response.usage_details)
-    finish_reason = end_of_answer(response).finish_reason
-    return ModelCallCompleted(position, response.model, usage, finish_reason, replayed, messages)
+    return ModelCallCompleted(position, response.model, usage, replayed, messages)
 
 
 @dataclass(frozen=True)
