@@ -13,9 +13,9 @@ from durable_agent_host.turn_log.blob.log import BlobTurnLog
 from tests.kit_services import ACCOUNT_KEY, azurite, azurite_connection, set_environment
 
 
-@pytest.fixture
-def azurite_port(tmp_path) -> Iterator[int]:
-    with azurite(tmp_path) as port:
+@pytest.fixture(scope="module")
+def azurite_port(tmp_path_factory) -> Iterator[int]:
+    with azurite(tmp_path_factory.mktemp("azurite")) as port:
         yield port
 
 
