@@ -51,7 +51,7 @@ async def test_servers_that_fail_lose_nothing(blobs):
         await store.put(NAMESPACE, expected_blobs)
         assert await store.get(NAMESPACE, expected_blobs) == expected_blobs
         first_name, *remaining_names = expected_blobs
-        assert await store.delete(NAMESPACE, [first_name]) == 1
+        await store.delete(NAMESPACE, [first_name])
         assert proxy.failure_count > 10
     assert set(await list_blobs(blobs.store())) == set(remaining_names)
 
@@ -96,7 +96,7 @@ async def test_a_blob_that_is_put_again_while_it_is_swept_stays(blobs):
         await delete_requested.wait()
         await store.put(NAMESPACE, expected_blobs)
         can_continue.set()
-        assert await sweep == 0
+        await sweep
     assert await store.get(NAMESPACE, expected_blobs) == expected_blobs
 
 
@@ -141,6 +141,6 @@ async def test_killed_writers_leave_complete_blobs(blobs):
         bodies = await store.get(NAMESPACE, there)
         assert {name: len(body) for name, body in bodies.items()} == there
         deleted_names = [name for name, body in bodies.items() if body.startswith(b"gone-")]
-        assert await store.delete(NAMESPACE, deleted_names) == len(deleted_names)
+        await store.delete(NAMESPACE, deleted_names)
         assert await loses(blobs, b"gone-")
-        assert await store.delete(NAMESPACE, bodies.keys() - deleted_names) == len(bodies) - len(deleted_names)
+        await store.delete(NAMESPACE, bodies.keys() - deleted_names)

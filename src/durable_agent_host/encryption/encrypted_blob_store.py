@@ -96,10 +96,10 @@ class EncryptedBlobStore:
         async for namespace in self._store.list_namespaces():
             yield namespace
 
-    async def delete(self, namespace: str, names: Collection[str], *, older_than_seconds: float = 0.0) -> int:
+    async def delete(self, namespace: str, names: Collection[str], *, older_than_seconds: float = 0.0) -> None:
         """Delete blobs, encrypted or not; see the protocol."""
         stored_names = [stored_name for name in names for stored_name in (name + _ENDING, name)]
-        return await self._store.delete(namespace, stored_names, older_than_seconds=older_than_seconds)
+        await self._store.delete(namespace, stored_names, older_than_seconds=older_than_seconds)
 
     async def check(self) -> None:
         """Check that the store is writable; see the protocol."""

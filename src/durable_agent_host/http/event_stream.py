@@ -71,13 +71,14 @@ class EventStream(_Stream):
         super().__init__(events, {**STREAM_HEADERS, **headers})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the events as they come, and heartbeats between the first and the last."""
+        """Send the events as they come, and heartbeats until the last."""
         loop = asyncio.get_running_loop()
         sent_at = math.inf
 
         async def send_part(message: Message) -> None:
             nonlocal sent_at
-            sent_at = loop.time() if message.get("more_body") else math.inf
+            is_end = message["type"] == "http.response.body" and not message.get("more_body")
+            sent_at = math.inf if is_end else loop.time()
             await send(message)
 
         async def send_heartbeats() -> None:

@@ -26,7 +26,7 @@ from durable_agent_host.codec.strict_json import (
 from durable_agent_host.codec.tool_result_text import short_text
 from durable_agent_host.errors import ForbiddenError, RequestError, RequestTooLargeError, UnsupportedTypeError
 from durable_agent_host.http import response_types as types
-from durable_agent_host.http.sse import accepts_events
+from durable_agent_host.http.sse import CONTENT_TYPE as EVENTS
 from durable_agent_host.model.ids import check_idempotency_key, check_session_id
 from durable_agent_host.turn.client_tools import check_result, read_client_tools
 from durable_agent_host.turn.message_input import MessageInput, check_media_type, check_name, read_message
@@ -391,6 +391,7 @@ def parse_run(body: bytes, headers: Mapping[str, str], params: Mapping[str, str]
     with suppress(UnicodeError):
         key = key and key.encode("latin-1").decode()  # the server reads headers as Latin-1
     check_idempotency_key(key, "Idempotency-Key")
+    accepted_types = list(map(media_type_of, headers.get("accept", "").split(",")))
     request = ClientRequest(
         message,
         request_hash,
@@ -406,8 +407,8 @@ def parse_run(body: bytes, headers: Mapping[str, str], params: Mapping[str, str]
         request,
         files,
         wait=_waits(headers, params, fields),
-        wants_json=media_type == FORM or is_json_type(media_type) or _accepts_json(headers.get("accept", "")),
-        wants_events=accepts_events(headers.get("accept", "")),
+        wants_json=media_type == FORM or is_json_type(media_type) or "application/json" in accepted_types,
+        wants_events=EVENTS in accepted_types,
         last_event_id=_last_event_id(headers, key),
     )
 
@@ -461,10 +462,6 @@ def parse_flag(text: str | None, name: str, *, default: bool) -> bool:
     if (lower_text := text.strip().lower()) not in _TRUE | _FALSE:
         raise RequestError(f"'{name}' is {text!r}: use true or false")
     return lower_text in _TRUE
-
-
-def _accepts_json(accept: str) -> bool:
-    return any(part.partition(";")[0].strip().lower() == "application/json" for part in accept.split(","))
 
 
 def _last_event_id(headers: Mapping[str, str], key: str | None) -> int | None:

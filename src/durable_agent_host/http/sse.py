@@ -34,19 +34,3 @@ def encode_event(name: str, data: Mapping[str, Any], offset: int) -> bytes:
         The event with the empty line that ends it.
     """
     return f"id: {offset}\nevent: {name}\ndata: {encode_compact(data)}\n\n".encode()
-
-
-def accepts_events(accept: str) -> bool:
-    """Return whether the client asks for a stream.
-
-    Returns:
-        Whether it names ``text/event-stream`` with a weight above zero; ``*/*`` does not count.
-    """
-    for part in accept.lower().split(","):
-        kind, *parameters = (fragment.strip() for fragment in part.split(";"))
-        if kind == CONTENT_TYPE and not any(fragment.replace(" ", "") in _REFUSALS for fragment in parameters):
-            return True
-    return False
-
-
-_REFUSALS: Final = frozenset({"q=0", "q=0.0", "q=0.00", "q=0.000"})

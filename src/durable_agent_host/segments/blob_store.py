@@ -92,15 +92,15 @@ class AzureBlobStore:
         for namespace in await self._loop.run(self._container.folders()):
             yield namespace
 
-    async def delete(self, namespace: str, names: Collection[str], *, older_than_seconds: float = 0.0) -> int:
+    async def delete(self, namespace: str, names: Collection[str], *, older_than_seconds: float = 0.0) -> None:
         """Delete blobs; see the protocol."""
 
-        async def delete_blobs() -> int:
+        async def delete_blobs() -> None:
             blob_names = {f"{namespace}/{name}" for name in names}
             blobs = [blob for blob in await self._container.list_blobs(f"{namespace}/") if blob.name in blob_names]
-            return sum(await _all(self._delete_if_old(blob, older_than_seconds) for blob in blobs))
+            await _all(self._delete_if_old(blob, older_than_seconds) for blob in blobs)
 
-        return await self._loop.run(delete_blobs())
+        await self._loop.run(delete_blobs())
 
     async def check(self) -> None:
         """Check that the container is writable; see the protocol."""
@@ -110,12 +110,11 @@ class AzureBlobStore:
         """Close the connections and stop the loop."""
         await self._loop.close(self._container.close())
 
-    async def _delete_if_old(self, blob: BlobListItem, older_than_seconds: float) -> bool:
+    async def _delete_if_old(self, blob: BlobListItem, older_than_seconds: float) -> None:
         if older_than_seconds <= 0:
-            return await self._in_slot(self._container.delete, blob.name)
-        if _least_age(blob) < older_than_seconds:
-            return False
-        return await self._in_slot(self._container.delete, blob.name, etag=blob.etag)
+            await self._in_slot(self._container.delete, blob.name)
+        elif _least_age(blob) >= older_than_seconds:
+            await self._in_slot(self._container.delete, blob.name, etag=blob.etag)
 
     async def _put(self, path: str, body: bytes) -> None:
         """Create a blob, or touch it; again if another process deletes it in between."""

@@ -102,7 +102,7 @@ class BlobStore(Protocol):
         """List the namespaces that have a blob, in any order, each once."""
         ...
 
-    async def delete(self, namespace: str, names: Collection[str], *, older_than_seconds: float = 0.0) -> int:
+    async def delete(self, namespace: str, names: Collection[str], *, older_than_seconds: float = 0.0) -> None:
         """Delete blobs; idempotent. When it returns, their bytes cannot be found in the store's files or blobs.
 
         Many names in one call cost much less than many calls.
@@ -111,9 +111,6 @@ class BlobStore(Protocol):
             namespace: of the blobs.
             names: those that do not exist are ignored.
             older_than_seconds: a blob that was put later stays, even if that happens while this runs.
-
-        Returns:
-            The number of deleted blobs.
 
         Raises:
             LogError: something may be left; delete again.

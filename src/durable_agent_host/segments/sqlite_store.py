@@ -144,13 +144,12 @@ class SqliteBlobStore:
         for (namespace,) in await self._worker.read(select_namespaces):
             yield namespace
 
-    async def delete(self, namespace: str, names: Collection[str], *, older_than_seconds: float = 0.0) -> int:
+    async def delete(self, namespace: str, names: Collection[str], *, older_than_seconds: float = 0.0) -> None:
         """Delete blobs; see the protocol."""
         latest = time.time() - older_than_seconds if older_than_seconds > 0 else float("inf")
-        deleted_count = 0
         for group in batched(names, _DELETED_AT_ONCE, strict=False):
 
-            def delete_group(connection: sqlite3.Connection, group: Sequence[str] = group) -> int:
+            def delete_group(connection: sqlite3.Connection, group: Sequence[str] = group) -> None:
                 rows = connection.execute(
                     "DELETE FROM blobs WHERE namespace = ? AND put_at <= ? "  # noqa: S608
                     f"AND name IN ({_NAMES_QUERY}) RETURNING body",
@@ -158,11 +157,9 @@ class SqliteBlobStore:
                 ).fetchall()
                 bodies = json.dumps([body for (body,) in rows])
                 connection.execute(f"DELETE FROM bodies WHERE id IN ({_NAMES_QUERY})", (bodies,))  # noqa: S608
-                return len(rows)
 
-            deleted_count += await self._worker.write(Job(delete_group))
+            await self._worker.write(Job(delete_group))
         await self._worker.clean()  # also when nothing is left to delete: the process may have died before cleaning
-        return deleted_count
 
     async def check(self) -> None:
         """Check that the file is writable; see the protocol. Fails at once while the writer is failing."""

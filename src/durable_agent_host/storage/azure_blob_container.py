@@ -275,12 +275,8 @@ class BlobContainer:
         except BlobMissingError:
             return []
 
-    async def delete(self, name: str, *, etag: str | None = None) -> bool:
-        """Delete a blob, if it exists.
-
-        Returns:
-            Whether it is gone; False if it has another state.
-        """
+    async def delete(self, name: str, *, etag: str | None = None) -> None:
+        """Delete a blob, if it exists, and if it still has the state."""
 
         async def call() -> Any:
             blob = self.client().get_blob_client(name)
@@ -291,12 +287,10 @@ class BlobContainer:
         try:
             await self.retry(call)
         except ResourceNotFoundError:
-            return True
+            pass
         except HttpResponseError as error:
-            if error.status_code == _CONDITION_FAILED:
-                return False
-            raise self.explain(error) from error
-        return True
+            if error.status_code != _CONDITION_FAILED:
+                raise self.explain(error) from error
 
     async def close(self) -> None:
         """Close the connections."""

@@ -47,13 +47,12 @@ class FolderStore:
             if self._paths(folder.name):
                 yield folder.name
 
-    async def delete(self, namespace: str, names: Collection[str], *, older_than_seconds: float = 0.0) -> int:
+    async def delete(self, namespace: str, names: Collection[str], *, older_than_seconds: float = 0.0) -> None:
         """Delete blobs."""
         latest = time.time() - older_than_seconds
         old = [path for path in self._paths(namespace) if path.name in names and path.stat().st_mtime <= latest]
         for path in old:
             path.unlink()
-        return len(old)
 
     async def check(self) -> None:
         """Check that the folder is there."""
