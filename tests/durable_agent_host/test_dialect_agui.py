@@ -41,6 +41,7 @@ PLANS: dict[str, list[dict[str, Any]]] = {
     "agui dropped": [SLOW],
 }
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+NO_REPLY = {"interruptId": "none", "status": "resolved"}
 ODD_IMAGE = {"type": "image", "source": {"type": "odd", "value": "x"}}
 MESSAGE = ["TEXT_MESSAGE_START", "TEXT_MESSAGE_CONTENT", "TEXT_MESSAGE_END"]
 CALL = ["TOOL_CALL_START", "TOOL_CALL_ARGS", "TOOL_CALL_END"]
@@ -327,13 +328,16 @@ def test_a_run_may_have_any_id(host: AgentHost, model: PracticeModel):
         ({"messages": [{"id": "u", "role": "user", "content": [{"type": "movie"}]}]}, "movie"),
         ({"messages": [{"id": "u", "role": "user", "content": [{"type": "image"}]}]}, "source"),
         ({"tools": [{"name": "note"}]}, "the agent has a tool 'note' itself"),
+        ({"messages": [{"id": "u", "role": "user", "content": None}]}, "'text'"),
+        ({"messages": [{"id": "u", "role": "user", "content": []}]}, "'text'"),
+        ({"messages": [{"id": "msg_a/b_0", "role": "user"}], "resume": [NO_REPLY]}, "nothing in the thread waits"),
         ({"threadId": ""}, "threadId"),
         ({"threadId": "a/b"}, "threadId"),
         ({"runId": "\ud800"}, "runId"),
         ({"messages": [{"id": "u", "role": "user", "content": [ODD_IMAGE]}]}, "source"),
         ({"messages": [{"id": "t", "role": "tool", "content": "no call"}]}, "nothing in the thread waits"),
         ({"runId": " "}, "runId"),
-        ({"resume": [{"interruptId": "none", "status": "resolved"}]}, "nothing in the thread waits"),
+        ({"resume": [NO_REPLY]}, "nothing in the thread waits"),
     ],
 )
 def test_what_is_not_taken_is_refused(host: AgentHost, fields: dict[str, Any], reason: str):

@@ -115,7 +115,7 @@ def read_input(body: bytes) -> RunInput:
 
 
 def _parts(content: str | list[Wire] | None) -> list[Wire]:
-    return [{"type": "text", "text": content}] if isinstance(content, str) else content or []
+    return content if content and not isinstance(content, str) else [{"type": "text", "text": content}]
 
 
 def _part_for_turn(part: Wire) -> Wire:
@@ -174,7 +174,7 @@ def _messages_of(role: str, contents: Sequence[Mapping[str, Any]]) -> Iterator[W
         files = [
             {"type": "document", "source": {"type": "url", "value": item["uri"]}} for item in contents if "uri" in item
         ]
-        yield {"role": role, "content": [*_parts(text or None), *files] if files else text}
+        yield {"role": role, "content": [*(_parts(text) if text else ()), *files] if files else text}
     calls = [
         {
             "id": content["callId"],

@@ -19,7 +19,7 @@ from durable_agent_host.errors import AgentClientError, TurnRejectedError
 from durable_agent_host.http.parse import parse_resume
 from durable_agent_host.http.request_handling import HandlerContext, Route, RouteRequest
 from durable_agent_host.http.sse import OPENING
-from durable_agent_host.model.ids import check_session_id
+from durable_agent_host.model.ids import can_be_instance
 from durable_agent_host.model.turn import Turn
 from durable_agent_host.protocols.agui.events import STATE_SNAPSHOT, RunEvents, Wire, message_id, run_error
 from durable_agent_host.protocols.agui.requests import read_input, reply_to, session_messages
@@ -137,7 +137,7 @@ class _Thread:
 
     async def _read(self, turn_id: str | None) -> tuple[Turn, list[TurnEvent]]:
         """Read a turn of the thread, and its events as far as it has come."""
-        turn = await self._client.find(*self._key, check_session_id(turn_id)) if turn_id else None
+        turn = await self._client.find(*self._key, turn_id) if turn_id and can_be_instance(turn_id) else None
         if turn is None:
             raise TurnRejectedError("nothing in the thread waits: send a message of the user")
         return turn, [event async for event in past_events(self._host, turn.request)]
