@@ -129,7 +129,7 @@ def ending_of(event: TurnEvent) -> list[Chunk]:
     data = event.data
     chunks: list[Chunk] = []
     if event.name == turn_events.TURN_FAILED:
-        chunks.append({"type": "error", "errorText": data["detail"]})
+        chunks.append({"type": "error", "errorText": data["detail"].replace("Idempotency-Key", "message id")})
     elif event.name == turn_events.TURN_CANCELLED:
         chunks.append({"type": "abort"})
     finish = {
