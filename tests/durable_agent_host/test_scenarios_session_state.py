@@ -63,10 +63,15 @@ WORD_STEPS = ({"calls": [call("remember", word="plum")]}, {"calls": [call("remem
 
 
 def test_a_broken_stream_loses_no_state(keeping: AgentHost, model: PracticeModel, state_ledger: Path):
-    """A turn that is replayed after a stream broke keeps what one keeps to which nothing happened."""
+    """A turn that is replayed after a stream broke keeps what one keeps to which nothing happened.
+
+    A page of the session shows that on request, without what the context provider keeps.
+    """
     model.plan(*WORD_STEPS, {"text": "Done."})
     assert run(keeping, "whole") == "Done."
     assert state(keeping, "whole") == EXPECTED_STATE
+    shown = keeping.get("/agents/Keeper/sessions/whole?state=true").json()["state"]
+    assert shown == {name: value for name, value in EXPECTED_STATE.items() if name != "visits"}
     state_ledger.write_text("")
     broken = {"text": "The whole answer.", "chunk_characters": 4, "break_after_events": 7}
     model.plan(*WORD_STEPS, broken, {"text": "The whole answer."})

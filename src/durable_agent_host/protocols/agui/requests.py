@@ -27,7 +27,7 @@ _SOURCES: Final[Mapping[Any, str]] = {"data": "data", "url": "url", "file": "fil
 @with_config(ConfigDict(extra="allow"))
 class _MessageWire(TypedDict, total=False):
     id: Required[str]
-    role: Required[Literal["user", "assistant", "tool", "reasoning", "activity", "system", "developer"]]
+    role: Required[str]
     content: str | list[Wire] | None
     toolCallId: str
 
