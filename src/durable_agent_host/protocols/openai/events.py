@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
+from durable_agent_host.codec.content import decode_content
 from durable_agent_host.codec.strict_json import object_at
 from durable_agent_host.model.pending_call import DECISIONS
 from durable_agent_host.model.turn import Turn, TurnRequest
@@ -130,6 +131,7 @@ class ResponseEvents:
         input: the items with which it began.
         is_started, is_complete: whether there is the response, and whether it is complete.
         problem: why the turn has failed, if it has.
+        waiting_calls: the calls for which it has ended.
     """
 
     def __init__(self, turn: Turn, name: ItemName, is_function: Callable[[str], bool], url: str) -> None:
@@ -137,6 +139,7 @@ class ResponseEvents:
         self.name = name
         self.is_started = self.is_complete = False
         self.problem: Any = None
+        self.waiting_calls: Sequence[Wire] = ()
         request = turn.request
         self.input: list[Wire] = []
         self._conversation_id = encode_id("conv", *name[:2])
@@ -423,7 +426,9 @@ class ResponseEvents:
 
     def on_turn_waiting(self, data: Wire) -> None:
         """End the response, if the turn waits for whoever has sent the request."""
-        if calls_for_client(data["pending_calls"]):
+        calls = [call for call in data["pending_calls"] if call["kind"] != "callback"]
+        if calls:
+            self.waiting_calls = calls
             self._complete("completed")
             if not self.is_started:
                 self._begin(self._round + 1)
@@ -459,11 +464,6 @@ class ResponseEvents:
         self._emit("incomplete" if status == "cancelled" else status, response=self.body)
 
 
-def calls_for_client(calls: Sequence[Wire]) -> list[Wire]:
-    """Return the pending calls for which a response ends."""
-    return [call for call in calls if call["kind"] != "callback"]
-
-
 def _usage(usage: Wire | None) -> dict[str, Any] | None:
     if usage is None:
         return None
@@ -481,14 +481,16 @@ def _usage(usage: Wire | None) -> dict[str, Any] | None:
 
 def input_parts(request: TurnRequest) -> list[Wire]:
     """Return the message of a turn as parts of input."""
-    return [*map(_part, request.contents)] or [{"type": "input_text", "text": request.message}]
+    return [_part(decode_content(content)) for content in request.contents] or [
+        {"type": "input_text", "text": request.message}
+    ]
 
 
-def _part(content: Wire) -> Wire:
-    """Return a stored content of a message as a part of input."""
-    uri = content.get("uri")
-    if content.get("type") == "text":
-        return {"type": "input_text", "text": content.get("text")}
-    if uri and str(content.get("media_type")).startswith("image/"):
-        return {"type": "input_image", "detail": "auto", "image_url": uri}
-    return {"type": "input_file", "filename": content.get("name"), "file_url": uri, "file_id": content.get("file_id")}
+def _part(content: Any) -> Wire:
+    """Return a content of a message as a part of input."""
+    if content.type == "text":
+        return {"type": "input_text", "text": content.text}
+    file_id = content.file_id
+    if str(content.media_type).startswith("image/"):
+        return {"type": "input_image", "detail": "auto", "image_url": content.uri, "file_id": file_id}
+    return {"type": "input_file", "filename": content.name, "file_url": content.uri, "file_id": file_id}

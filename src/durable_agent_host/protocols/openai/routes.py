@@ -28,7 +28,7 @@ from durable_agent_host.protocols.dialect import (
     none_if,
     past_events,
 )
-from durable_agent_host.protocols.openai.events import ResponseEvents, calls_for_client, input_parts
+from durable_agent_host.protocols.openai.events import ResponseEvents, input_parts
 from durable_agent_host.protocols.openai.ids import ItemName, encode_id, read_name
 from durable_agent_host.protocols.openai.requests import ResponseRequest, pop_field
 from durable_agent_host.turn.turn_requests import id_of_key
@@ -132,8 +132,10 @@ class _Edge:
         session_id = previous and previous.session_id
         key = self.call.headers.get("idempotency-key")
         if previous and previous.turn_id:
-            for call in calls_for_client((await self.find(previous)).turn.pending):
-                if call["call_id"] not in request.replies:
+            response = await self.read(previous)  # the turn itself says later that it waits
+            turn = response.turn
+            for call in response.waiting_calls:
+                if turn.outcome is None and call["call_id"] not in {**request.replies, **turn.replies}:
                     raise RequestError(f"'input' has no output of {call['name']!r}: reply to all calls of the response")
             if request.replies:
                 await self.app.answer(*previous[:3], [*request.replies.values()])
@@ -291,11 +293,11 @@ def _json(body: Any) -> Response:
 def show_problem(body: Mapping[str, Any], response: Response) -> Response:
     """Make the answer for a problem: clients repeat a request only when nothing has begun."""
     status = body["status"]
+    message: str = body["detail"]
     is_later = status in {HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE}
-    if not is_later or "retry-after" not in response.headers:
+    if not is_later or "retry-after" not in response.headers or "may have begun" in message:
         response.headers["x-should-retry"] = "false"
     error_type = "invalid_request_error" if status < HTTPStatus.INTERNAL_SERVER_ERROR else "server_error"
-    message: str = body["detail"]
     match = re.match(r"'([\w.\[\]]+)'", message)
     param = match and match[1]
     for name, field in _FIELDS_OF_RUN.items():
