@@ -81,7 +81,7 @@ from durable_agent_host.model.budget import Budgets
 from durable_agent_host.model.conversation_file import ServiceFilesOf, no_files
 from durable_agent_host.model.principal import THE_APP, Owner, Principal
 from durable_agent_host.protocols.dialects import DIALECT_ROUTES, DIALECTS
-from durable_agent_host.protocols.mcp import TOOL_PROPERTIES, answer_tool_call, identify_caller
+from durable_agent_host.protocols.mcp.tool_trigger import TOOL_PROPERTIES, answer_tool_call
 from durable_agent_host.providers.registry import provider_for
 from durable_agent_host.redaction import add_known_secrets, find_secrets
 from durable_agent_host.segments.turn_data_storage import TurnDataStorage
@@ -469,20 +469,13 @@ class DurableAgentApp(AgentFunctionApp):
             register_maintenance(app, maintenance, self.settings.maintenance_schedule, services.hub)
 
     def _setup_mcp_tool_trigger(self, agent_name: str, agent_description: str | None) -> None:
-        answer = partial(
-            answer_tool_call,
-            agent_name,
-            wait_seconds=self.settings.wait_seconds,
-            max_query_bytes=self.settings.max_request_bytes,
-        )
         register_agent_tool(
             cast("DFApp", self),
             self._build_function_name(agent_name, "mcptool"),
             tool_name=agent_name,
             description=agent_description or f"Interact with {agent_name} agent",
             properties=TOOL_PROPERTIES,
-            identify=partial(identify_caller, agent_name, self._gate),
-            answer=answer,
+            answer=partial(answer_tool_call, self._handler_context(), agent_name),
             services=self._services,
         )
 

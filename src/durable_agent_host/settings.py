@@ -31,6 +31,7 @@ _CHOICES = {
     "openai": (ON, OFF),
     "agui": (ON, OFF),
     "aisdk": (ON, OFF),
+    "mcp": (ON, OFF),
 }
 _MAY_BE_ZERO = frozenset({"session_ttl_seconds", "kept_call_bytes"})
 
@@ -86,6 +87,7 @@ class Settings(ResponseLimits):
         openai: whether clients of OpenAI's Responses API are served: ``on`` or ``off``.
         agui: whether clients of AG-UI are served: ``on`` or ``off``.
         aisdk: whether clients of the AI SDK are served: ``on`` or ``off``.
+        mcp: whether clients of MCP are served at ``/api/mcp``: ``on`` or ``off``.
     """
 
     wait_seconds: float = 200.0
@@ -116,6 +118,7 @@ class Settings(ResponseLimits):
     openai: str = ON
     agui: str = ON
     aisdk: str = ON
+    mcp: str = ON
 
     def __post_init__(self) -> None:
         """Refuse invalid values in settings that a program creates."""

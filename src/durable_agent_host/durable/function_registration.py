@@ -21,7 +21,6 @@ from durable_agent_host.durable.session_queue_activity import Report
 from durable_agent_host.durable.task_hub import TaskHub, masked_errors
 from durable_agent_host.durable.turn_client import ClientFor, TurnClient, TurnServices
 from durable_agent_host.errors import RegistrationError
-from durable_agent_host.model.access import RequestContext
 from durable_agent_host.model.ids import entity_name
 from durable_agent_host.turn.plan import PlanTimes
 from durable_agent_host.turn.turn_report import ReportEnd
@@ -177,8 +176,7 @@ def register_agent_tool(
     tool_name: str,
     description: str,
     properties: Sequence[Mapping[str, Any]],
-    identify: Callable[[str], Awaitable[RequestContext]],
-    answer: Callable[[str, TurnClient], Awaitable[str]],
+    answer: Callable[[str, ClientFor], Awaitable[str]],
     services: TurnServices,
 ) -> None:
     """Register an agent as an MCP tool.
@@ -189,8 +187,7 @@ def register_agent_tool(
         tool_name: the tool's name.
         description: of the tool.
         properties: the tool's arguments.
-        identify: makes the context of a call.
-        answer: answers a call, with the turn client of its context.
+        answer: answers a call, with what makes the turn client of its context.
         services: of the app.
     """
     bind: Any = app
@@ -206,7 +203,7 @@ def register_agent_tool(
     )
     @bind.durable_client_input(client_name="client")
     async def answer_call(context: str, client: df.DurableOrchestrationClient) -> str:
-        return await answer(context, TurnClient(client, services, await identify(context)))
+        return await answer(context, partial(TurnClient, client, services))
 
     _ = answer_call
 

@@ -262,7 +262,7 @@ class Parameter(NamedTuple):
     place: Literal["query", "header"] = "query"
 
 
-RoutePart = Literal["agents", "health", "workflows", "openai", "agui", "aisdk"]
+RoutePart = Literal["agents", "health", "workflows", "openai", "agui", "aisdk", "mcp"]
 """A part of an app, which has it or not."""
 
 

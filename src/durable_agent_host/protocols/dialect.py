@@ -37,6 +37,11 @@ def agent_client(host: HandlerContext, call: RouteRequest, client: TurnClient, f
         client: the turn client of the request.
         first_path: the first part of the route's path, such as ``openai``: before it are the host's own routes.
     """
+    return client_of_caller(host, client, call.base_url_before(first_path))
+
+
+def client_of_caller(host: HandlerContext, client: TurnClient, base_url: str) -> AgentClient:
+    """Return a client that acts for the caller whose context the turn client has."""
 
     def context_for(action: Action, traceparent: str | None) -> RequestContext:
         del traceparent
@@ -44,7 +49,6 @@ def agent_client(host: HandlerContext, call: RouteRequest, client: TurnClient, f
         is_caller = isinstance(access, CallerAccess)
         return replace(client.context, access=replace(access, action=action) if is_caller else access)
 
-    base_url = call.base_url_before(first_path)
     return client_of_routes(host, client.in_context, context_for, base_url=base_url, patience_seconds=0.0)
 
 

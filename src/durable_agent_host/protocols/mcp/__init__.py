@@ -1,0 +1,1 @@
+"""Clients of MCP: agents are tools."""
