@@ -7,7 +7,7 @@ import pytest
 from durable_agent_host.errors import RequestError
 from durable_agent_host.segments import uploads as uploads_module
 from durable_agent_host.segments.protocol import OWNER
-from durable_agent_host.segments.uploads import Uploads, upload_namespaces
+from durable_agent_host.segments.uploads import Uploads, upload_namespace
 from durable_agent_host.session.entry_files import FileBytes
 from tests.contract.test_segments import list_blobs
 from tests.contract.traces import loses
@@ -25,14 +25,13 @@ async def test_uploads_are_found_by_their_bytes(blobs):
         assert (upload.file_id, upload.size) == (hashlib.sha256(file.data).hexdigest(), len(file.data))
         assert await other_uploads.find(upload.file_id) == upload
     assert {file.name for file in await other_uploads.all()} == {"a.pdf", None}
-    files, names = upload_namespaces("a", "s", None)
+    namespace = upload_namespace("a", "s", None)
     store = blobs.store()
     for file in (LARGE, SMALL):
-        (data,) = (await store.get(files, [hashlib.sha256(file.data).hexdigest()])).values()
+        (data,) = (await store.get(namespace, [hashlib.sha256(file.data).hexdigest()])).values()
         assert data == file.data
-    for namespace in (files, names):
-        assert len((await list_blobs(store, namespace)).keys() - {OWNER}) == 2
-        assert await store.get(namespace, [OWNER]) == {OWNER: SESSION.encode()}
+    assert len((await list_blobs(store, namespace)).keys() - {OWNER}) == 4
+    assert await store.get(namespace, [OWNER]) == {OWNER: SESSION.encode()}
 
 
 async def test_deleted_uploads_are_not_found(blobs):

@@ -11,11 +11,13 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from agent_framework import Message
 from redis.asyncio import Redis
 
+from durable_agent_host.codec import offloaded_text
 from durable_agent_host.codec.journal_entry import decode_journal_entry, encode_journal_entry
 from durable_agent_host.codec.log_entry import decode_log_entry, encode_log_entry
 from durable_agent_host.codec.message import decode_message, encode_message
@@ -41,7 +43,7 @@ from durable_agent_host.providers.gemini.part_mapping import to_parts
 from durable_agent_host.providers.gemini.response_reader import ResponseReader
 from durable_agent_host.segments.sqlite_store import SqliteBlobStore
 from durable_agent_host.turn.model_call_reader import decode_body, encode_body
-from durable_agent_host.turn_log.blob.frame_format import decode_log_frames, encode_log_frames, encode_log_seal
+from durable_agent_host.turn_log.blob.frame_format import decode_log_frames, encode_log_frames
 from durable_agent_host.turn_log.redis_log import RedisTurnLog
 from durable_agent_host.turn_log.sqlite_log import SqliteTurnLog
 from durable_agent_host_azure_ai_agents.provider import AZURE_AI_AGENTS
@@ -78,14 +80,12 @@ def test_a_recorded_body():
 
 
 def test_frames_of_an_append_blob():
-    """An append in two frames, and the seal of its blob."""
+    """An append in two frames."""
     data = (WIRE / "log-frames-v1.txt").read_bytes()
-    first, second, seal = decode_log_frames(data, 0)
+    first, second = decode_log_frames(data, 0)
     lines = (first.payload + second.payload).decode().splitlines()
     frames = encode_log_frames(lines, offset=first.offset, attempt=first.attempt, batch=first.batch, max_bytes=1024)
-    assert seal.next_part is not None
-    sealing = encode_log_seal(seal.next_part, offset=seal.offset, attempt=seal.attempt, batch=seal.batch)
-    assert b"".join([*frames, sealing]) == data
+    assert b"".join(frames) == data
 
 
 async def test_a_log_in_redis(tmp_path: Path):
@@ -176,7 +176,8 @@ def test_large_texts_of_an_entry():
     """A long text and a long image are blobs, and the entry lists them."""
     document = golden("offloaded-texts-v1")
     blobs = {name: text.encode() for name, text in document["blobs"].items()}
-    small, blobs_again = offload(restore(document["entry"], blobs), min_characters=40)
+    with patch.object(offloaded_text, "LARGE_CHARACTERS", 40):
+        small, blobs_again = offload(restore(document["entry"], blobs))
     assert (json.dumps(small), blobs_again) == (json.dumps(document["entry"]), blobs)
 
 

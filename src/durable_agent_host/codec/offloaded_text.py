@@ -53,9 +53,7 @@ def blob_name(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def offload(
-    entry: Mapping[str, Any], *, min_characters: int = LARGE_CHARACTERS
-) -> tuple[Mapping[str, Any], dict[str, bytes]]:
+def offload(entry: Mapping[str, Any]) -> tuple[Mapping[str, Any], dict[str, bytes]]:
     """Offload the large texts of an entry.
 
     Returns:
@@ -64,7 +62,7 @@ def offload(
     texts: list[OffloadedText] = []
     blobs: dict[str, bytes] = {}
     short_entry: Any = entry
-    for path, text in [*_large_texts(entry, min_characters)]:
+    for path, text in [*_large_texts(entry)]:
         prefix, data, is_base64 = _bytes_of(text)
         texts.append(OffloadedText(path, blob_name(data), prefix, is_base64, len(data)))
         blobs[texts[-1].name] = data
@@ -176,12 +174,12 @@ def drop_large_texts(
     return with_extension(entry, extension), tuple(dropped_texts)
 
 
-def _large_texts(value: Any, min_characters: int) -> Generator[tuple[_Path, str]]:
+def _large_texts(value: Any) -> Generator[tuple[_Path, str]]:
     pending_values: list[tuple[Any, _Path]] = [(value, ())]
     while pending_values:
         value, path = pending_values.pop()
         if isinstance(value, str):
-            if len(value) >= min_characters:
+            if len(value) >= LARGE_CHARACTERS:
                 yield path, value
         elif isinstance(value, Mapping):
             pending_values += [

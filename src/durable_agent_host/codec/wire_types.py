@@ -233,7 +233,7 @@ class AgentSessionWire(TypedDict):
     state: NotRequired[ObjectWire | None]
 
 
-class ErrorWire(TypedDict):
+class FailureWire(TypedDict):
     """The error that ended a turn."""
 
     type: str
@@ -251,7 +251,7 @@ class ReceiptWire(TypedDict):
     status: NotRequired[TurnStatus]
     endedAt: NotRequired[str]
     requestHash: NotRequired[str]
-    error: NotRequired[ErrorWire | None]
+    error: NotRequired[FailureWire | None]
     stats: NotRequired[list[float] | None]
     spent: NotRequired[list[float | None] | None]
     joinedTurnId: NotRequired[str]

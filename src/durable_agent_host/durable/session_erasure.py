@@ -55,7 +55,7 @@ from durable_agent_host.segments.turn_data_storage import (
     is_session,
     orchestration_of,
 )
-from durable_agent_host.segments.uploads import upload_namespaces
+from durable_agent_host.segments.uploads import upload_namespace
 from durable_agent_host.session.admission import raise_if_busy
 from durable_agent_host.session.ownership import unknown_session
 from durable_agent_host.turn_log.protocol import TurnLog
@@ -366,8 +366,7 @@ class _Erasing:
 
     async def erase_uploads(self, owner: Owner | None) -> None:
         """Delete the uploads of an owner, or of nobody, under the session's name."""
-        for namespace in upload_namespaces(self._agent, self._session_id, owner):
-            await self._erase_namespace(namespace)
+        await self._erase_namespace(upload_namespace(self._agent, self._session_id, owner))
 
     async def _erase_namespace(self, namespace: str) -> None:
         result = await self._collector.erase(namespace)

@@ -13,7 +13,7 @@ from azurefunctions.extensions.http.fastapi import Response
 from durable_agent_host.durable.turn_client import TurnClient
 from durable_agent_host.errors import NotFoundError, RequestError
 from durable_agent_host.http.event_stream import PartStream
-from durable_agent_host.http.parse import FORM, UploadedFile, media_type_of, read_files
+from durable_agent_host.http.parse import FORM, media_type_of, read_files, sent_file
 from durable_agent_host.http.request_handling import HandlerContext, RouteRequest, named_session
 from durable_agent_host.http.response_types import FilesWire, FileWire
 from durable_agent_host.http.response_views import session_response, session_url_of
@@ -55,7 +55,7 @@ async def upload_files(host: HandlerContext, call: RouteRequest, client: TurnCli
     media_type = media_type_of(content_type)
     files = read_files(call.body, content_type) if media_type == FORM else [_raw_file(call, media_type)]
     uploads = client.files(agent, session_id, owner=call.owner).uploads
-    stored_files = await uploads.add(*map(_bytes_of, files))
+    stored_files = await uploads.add(*files)
     views = [_view(call, agent, session_id, file) for file in stored_files]
     return session_response(FilesWire(agent=agent, session_id=session_id, files=views), HTTPStatus.CREATED)
 
@@ -107,35 +107,25 @@ async def read_file(host: HandlerContext, call: RouteRequest, client: TurnClient
     return Response(data, headers=headers)
 
 
-def with_sent_files(message: MessageInput, files: Sequence[UploadedFile]) -> MessageInput:
+def with_sent_files(message: MessageInput, files: Sequence[FileBytes]) -> MessageInput:
     """Refer to the files of a form in the message that came with them."""
-    references = [file_reference(sha256(file.data).hexdigest(), file.name, _sent_media_type(file)) for file in files]
+    references = [file_reference(sha256(file.data).hexdigest(), file.name, file.media_type) for file in files]
     return with_contents(message, references)
 
 
-async def keep_sent_files(client: TurnClient, request: TurnRequest, files: Sequence[UploadedFile]) -> None:
+async def keep_sent_files(client: TurnClient, request: TurnRequest, files: Sequence[FileBytes]) -> None:
     """Store the files of a form as uploads of the request's session. Guarantee: idempotent."""
     uploads = client.files(request.agent, request.session_id, owner=request.session_owner).uploads
-    await uploads.add(*map(_bytes_of, files))
+    await uploads.add(*files)
 
 
-def _bytes_of(file: UploadedFile) -> FileBytes:
-    return FileBytes(file.name, _sent_media_type(file), file.data)
-
-
-def _sent_media_type(file: UploadedFile) -> str | None:
-    """Return a file's media type: by its name, where the sender's is what curl and browsers send of any file."""
-    is_default = file.media_type in {None, OCTETS, "application/x-www-form-urlencoded"}
-    return (media_type_of_name(file.name) if is_default else None) or file.media_type
-
-
-def _raw_file(call: RouteRequest, media_type: str) -> UploadedFile:
+def _raw_file(call: RouteRequest, media_type: str) -> FileBytes:
     """Read an upload whose body is the file; the query names it."""
     if not (body := call.body):
         raise RequestError("the body is empty: send the file, or a form with files")
     file_name = call.query.get("name")
     checked_name = check_name(file_name, "the file") if file_name else None
-    return UploadedFile(checked_name, check_media_type(media_type, "the body") if media_type else None, body)
+    return sent_file(checked_name, media_type, body, "the body")
 
 
 def _view(call: RouteRequest, agent: str, session_id: str, file: ConversationFile) -> FileWire:

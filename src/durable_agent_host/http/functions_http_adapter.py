@@ -23,12 +23,12 @@ from starlette.requests import ClientDisconnect
 from durable_agent_host.app_functions import threads_of
 from durable_agent_host.durable.turn_client import ClientFor
 from durable_agent_host.errors import RegistrationError
-from durable_agent_host.http.arriving_bodies import end_stalled
-from durable_agent_host.http.gate import Authorizer, IncomingRequest
+from durable_agent_host.http.gate import Authorizer
 from durable_agent_host.http.parse import BodyLimit
 from durable_agent_host.http.request_handling import (
     CALLER_LEFT,
     NOT_FOR_CACHES,
+    RouteRequest,
     handle_errors,
     headers_of,
     query_of,
@@ -94,19 +94,13 @@ def adapt_http_function(
             query_of(request), {name: str(value) for name, value in request.path_params.items()}
         )
         if route is not None:
-            upstream = partial(call, arguments)
-            answer_request = partial(
-                route.serve,
-                IncomingRequest(headers_of(request), workflow_request.query, request.method.upper(), request.url.path),
-                workflow_request,
-                end_stalled(request.stream()),
-                upstream,
-            )
+            route_request = RouteRequest(request)
+            answer_request = partial(route.serve, route_request, workflow_request, partial(call, arguments))
 
             async def serve() -> Response:
                 return write_response(await answer_request(client_for(arguments)))
 
-            return await handle_errors(f"{request.method} {request.url.path}", serve)
+            return await handle_errors(route_request.line, serve)
         try:
             workflow_request = workflow_request._replace(body=await request.body())
         except ClientDisconnect:

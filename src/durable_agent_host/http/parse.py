@@ -27,9 +27,11 @@ from durable_agent_host.codec.tool_result_text import short_text
 from durable_agent_host.errors import ForbiddenError, RequestError, RequestTooLargeError, UnsupportedTypeError
 from durable_agent_host.http import response_types as types
 from durable_agent_host.http.sse import CONTENT_TYPE as EVENTS
+from durable_agent_host.model.conversation_file import media_type_of_name
 from durable_agent_host.model.ids import check_idempotency_key, check_session_id
+from durable_agent_host.session.entry_files import FileBytes
 from durable_agent_host.turn.client_tools import check_result, read_client_tools
-from durable_agent_host.turn.message_input import MessageInput, check_media_type, check_name, read_message
+from durable_agent_host.turn.message_input import OCTETS, MessageInput, check_media_type, check_name, read_message
 from durable_agent_host.turn.response_format import check_response_format
 from durable_agent_host.turn.turn_events import NESTED
 from durable_agent_host.turn.turn_requests import ClientRequest, hash_of
@@ -84,20 +86,6 @@ class BodyLimit(NamedTuple):
         return self.max_bytes, self.setting
 
 
-class UploadedFile(NamedTuple):
-    """A file of a form.
-
-    Attributes:
-        name: checked, without folders; None when the sender gave none.
-        media_type: checked, without parameters; None when the sender gave none.
-        data: the bytes.
-    """
-
-    name: str | None
-    media_type: str | None
-    data: bytes
-
-
 def media_type_of(content_type: str) -> str:
     """Return the bare media type of a content type; empty when it has none."""
     return content_type.partition(";")[0].strip().lower()
@@ -108,7 +96,7 @@ def is_json_type(media_type: str) -> bool:
     return media_type == "application/json" or media_type.endswith("+json")
 
 
-def read_run_fields(body: bytes, content_type: str) -> tuple[dict[str, Any], list[UploadedFile]]:
+def read_run_fields(body: bytes, content_type: str) -> tuple[dict[str, Any], list[FileBytes]]:
     """Read the body of ``run``.
 
     Returns:
@@ -137,7 +125,7 @@ def read_run_fields(body: bytes, content_type: str) -> tuple[dict[str, Any], lis
     return fields, []
 
 
-def read_files(body: bytes, content_type: str) -> list[UploadedFile]:
+def read_files(body: bytes, content_type: str) -> list[FileBytes]:
     """Read the files of a form that has only files.
 
     Raises:
@@ -243,7 +231,7 @@ def _reject_unknown_fields(names: Mapping[str, Any]) -> None:
     raise RequestError(f"the body has {unknown_list}, which run does not take: {hint}It takes {', '.join(_RUN_FIELDS)}")
 
 
-def _parse_form(body: bytes, content_type: str) -> tuple[dict[str, Field], list[UploadedFile]]:
+def _parse_form(body: bytes, content_type: str) -> tuple[dict[str, Field], list[FileBytes]]:
     """Parse a form.
 
     Returns:
@@ -292,13 +280,23 @@ def _field_of(name: str, field: Field) -> Any:
     return text if name != "message" else text.strip()
 
 
-def _file_of(file: File) -> UploadedFile:
+def _file_of(file: File) -> FileBytes:
     where = f"the file in the field {_form_text(file.field_name)[:60]!r}"
     if not file.size:
         raise RequestError(f"{where} is empty: send one with bytes")
     name = check_name(_form_text(file.file_name), where) if file.file_name else None
-    media_type = check_media_type(file.content_type, where) if file.content_type else None
-    return UploadedFile(name, media_type, cast("BytesIO", file.file_object).getvalue())
+    return sent_file(name, file.content_type, cast("BytesIO", file.file_object).getvalue(), where)
+
+
+def sent_file(name: str | None, content_type: str | None, data: bytes, location: str) -> FileBytes:
+    """Return a file with its type: by its name, where the sender's is what curl and browsers send of any file.
+
+    Raises:
+        RequestError: the type is malformed.
+    """
+    media_type = check_media_type(content_type, location) if content_type else None
+    is_default = media_type in {None, OCTETS, "application/x-www-form-urlencoded"}
+    return FileBytes(name, (media_type_of_name(name) if is_default else None) or media_type, data)
 
 
 async def read_body(
@@ -345,7 +343,7 @@ class RunParameters:
     """
 
     request: ClientRequest
-    files: Sequence[UploadedFile]
+    files: Sequence[FileBytes]
     wait: bool
     wants_json: bool
     wants_events: bool

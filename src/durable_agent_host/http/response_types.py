@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, Literal, NotRequired, Required, TypedD
 
 from pydantic import ConfigDict, Field, SkipValidation, with_config
 
-from durable_agent_host.codec.wire_types import SpentWire, StatsWire
+from durable_agent_host.codec.wire_types import FailureWire, SpentWire, StatsWire
 from durable_agent_host.model.ending import AnswerEndWire, RefusalWire, VisibleStatus
 from durable_agent_host.model.pending_call import PendingCallWire, PendingDetailsWire, PendingKind, PrincipalWire
 from durable_agent_host.model.turn import Policy
@@ -23,17 +23,6 @@ from durable_agent_host.turn.turn_events import (
 
 _Text = Annotated[str, Field(min_length=1)]
 _EXACT: Final = ConfigDict(extra="forbid", strict=True)
-
-
-class FailureWire(TypedDict):
-    """The error that ended a turn."""
-
-    type: str
-    message: str
-    running_turn_id: NotRequired[str | None]
-    category: NotRequired[str]
-    retryable: NotRequired[bool]
-    retry_after_seconds: NotRequired[float | None]
 
 
 class TurnUrlsWire(TypedDict):

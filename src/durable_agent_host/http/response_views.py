@@ -12,6 +12,7 @@ from durable_agent_host.codec.entity_state import encode_budget_usage, encode_st
 from durable_agent_host.codec.extension_data import extension_of
 from durable_agent_host.codec.message import RESPONSE, end_of_entry, response_id_of
 from durable_agent_host.codec.strict_json import encode_strict, format_json_path
+from durable_agent_host.codec.wire_types import FailureWire
 from durable_agent_host.concurrency.thread_offload import run_in_thread_if_many
 from durable_agent_host.http.problem_details import problem_body
 from durable_agent_host.http.response_types import (
@@ -20,7 +21,6 @@ from durable_agent_host.http.response_types import (
     ConversationMessageWire,
     ConversationWire,
     EndedTurnWire,
-    FailureWire,
     PostponedWire,
     RepairChangeWire,
     SessionIdentityWire,
@@ -339,8 +339,8 @@ def session_view(agent: str, session_id: str, session: Session, page: Page, runn
         view["spent"] = encode_budget_usage(session.budget_usage)
     if page.left_out:
         view["left_out"] = [
-            {"turn_id": text.turn_id, "path": format_json_path(tuple(text.path)), "size": text.size}
-            for text in page.left_out
+            {"turn_id": turn_id, "path": format_json_path(text.path), "size": text.text_size}
+            for turn_id, text in page.left_out
         ]
     if keepers := {external_provider_of(entry) for entry in page.entries} - {None}:
         view["kept_by"] = sorted(map(str, keepers))

@@ -15,7 +15,7 @@ with problems.
 
 import json
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
@@ -26,9 +26,10 @@ from azurefunctions.extensions.http.fastapi import Response
 from durable_agent_host.codec.strict_json import encode_strict
 from durable_agent_host.durable.turn_client import ClientFor, TurnClient
 from durable_agent_host.errors import RegistrationError, RequestError
-from durable_agent_host.http.gate import Action, Authorizer, IncomingRequest
-from durable_agent_host.http.parse import BodyLimit, parse_json, parse_json_or_text, read_body
+from durable_agent_host.http.gate import Action, Authorizer
+from durable_agent_host.http.parse import BodyLimit, parse_json, parse_json_or_text
 from durable_agent_host.http.problem_details import problem
+from durable_agent_host.http.request_handling import RouteRequest
 from durable_agent_host.model.ids import derived_id
 from durable_agent_host.model.principal import Owner
 from durable_agent_host.turn.error_texts import failure_reason
@@ -153,12 +154,7 @@ class WorkflowRoute:
         self._limit = limit
 
     async def serve(
-        self,
-        request: IncomingRequest,
-        workflow_request: WorkflowRequest,
-        stream: AsyncIterator[bytes],
-        upstream: CallUpstream,
-        client_for: ClientFor,
+        self, call: RouteRequest, workflow_request: WorkflowRequest, upstream: CallUpstream, client_for: ClientFor
     ) -> func.HttpResponse | Response:
         """Answer a request by upstream's function.
 
@@ -166,12 +162,10 @@ class WorkflowRoute:
             DurableAgentHostError: what the gate raises, or the request cannot be carried out.
             ClientDisconnect: the client disconnected.
         """
-        turns = client_for(await self.gate.identify(request, self._action))
+        turns = client_for(await self.gate.identify(call.incoming, self._action))
         authorized_request = await self._enter(workflow_request, turns)
-        with self.gate.arriving.count_body() as count:
-            authorized_request = authorized_request._replace(
-                body=await read_body(request.headers, stream, self._limit, count)
-            )
+        await call.read_body(self._limit, self.gate.arriving)
+        authorized_request = authorized_request._replace(body=call.body)
         try:
             marked_request = await self._mark(authorized_request, turns)
         except RecursionError:

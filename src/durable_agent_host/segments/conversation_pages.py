@@ -18,21 +18,6 @@ _OMITTED: Final = "left out"
 
 
 @dataclass(frozen=True)
-class OversizedText:
-    """A large text that does not fit on a page.
-
-    Attributes:
-        turn_id: of its entry.
-        path: of keys and list positions, from the entry.
-        size: approximate size of its text in bytes.
-    """
-
-    turn_id: str
-    path: Sequence[str | int]
-    size: int
-
-
-@dataclass(frozen=True)
 class Page:
     """A part of a conversation.
 
@@ -41,7 +26,7 @@ class Page:
         receipts: of their turns and, on the newest page, of turns that left no entries.
         next_entry: the one after the last: the response, where the page ends with a request.
         previous: the place before which the previous page ends, or None when there is none.
-        left_out: texts of the first entry that did not fit.
+        left_out: texts that did not fit, each with the turn of its entry.
         problems: what cannot be read.
     """
 
@@ -49,7 +34,7 @@ class Page:
     receipts: Sequence[Receipt]
     next_entry: Mapping[str, Any]
     previous: int | None
-    left_out: Sequence[OversizedText]
+    left_out: Sequence[tuple[str, OffloadedText]]
     problems: Sequence[RepairChange]
 
 
@@ -86,7 +71,7 @@ class _PageBuilder:
     entries: list[Mapping[str, Any]] = field(default_factory=list[Mapping[str, Any]])
     receipts: list[Receipt] = field(default_factory=list[Receipt])
     next_entry: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    left_out: list[OversizedText] = field(default_factory=list[OversizedText])
+    left_out: list[tuple[str, OffloadedText]] = field(default_factory=list[tuple[str, OffloadedText]])
     problems: list[RepairChange] = field(default_factory=list[RepairChange])
 
     def __post_init__(self) -> None:
@@ -135,7 +120,7 @@ class _PageBuilder:
             drop_large_texts(entry, max_bytes=self.free_bytes - size) if offloaded_texts else (entry, ())
         )
         turn_id = str(entry.get("correlationId"))
-        self.left_out += [OversizedText(turn_id, text.path, text.text_size) for text in omitted_texts]
+        self.left_out += [(turn_id, text) for text in omitted_texts]
         self.free_bytes -= size + large
         try:
             (entry,) = await self.record.attached((entry,))

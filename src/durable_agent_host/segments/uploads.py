@@ -1,7 +1,7 @@
 """Files that callers have uploaded, and that no message has used yet.
 
 The bytes are a blob in a namespace of the session's uploads, named by the file's id; the caller's description is a
-small blob in a second one, which has nothing else. Once a message uses a file, the conversation has its own copy, and
+small blob beside it. Once a message uses a file, the conversation has its own copy, and
 the upload is no longer needed: the sweep removes it after the grace period, like everything without a reference.
 """
 
@@ -17,16 +17,16 @@ from durable_agent_host.model.principal import Owner
 from durable_agent_host.segments.protocol import OWNER, BlobStore
 from durable_agent_host.session.entry_files import FileBytes
 
+_DESCRIPTION: Final = "description."
+"""Begins the names of descriptions."""
 MAX_UPLOADS: Final = 1000
 """Maximum unused uploads of one session."""
 
 
-def upload_namespaces(agent: str, session_id: str, owner: Owner | None) -> tuple[str, str]:
-    """Return the namespaces of a session's uploads: of the bytes, and of their descriptions."""
-    names = agent.casefold(), session_id
-    if owner is not None:
-        names = agent.casefold(), session_id, owner.tenant, owner.principal
-    return derived_id("uploads", *names), derived_id("upload-names", *names)
+def upload_namespace(agent: str, session_id: str, owner: Owner | None) -> str:
+    """Return the namespace of a session's uploads."""
+    owner_names = (owner.tenant, owner.principal) if owner is not None else ()
+    return derived_id("uploads", agent.casefold(), session_id, *owner_names)
 
 
 class Uploads:
@@ -36,14 +36,14 @@ class Uploads:
         store: of the blobs.
         agent: the agent's registered name.
         session_id: without the agent's name.
-        session: the owner of the namespaces.
+        session: the owner of the namespace.
         owner: of the session.
     """
 
     def __init__(self, store: BlobStore, agent: str, session_id: str, session: str, owner: Owner | None = None) -> None:
         self._store = store
         self._session = session
-        self._files_namespace, self._names_namespace = upload_namespaces(agent, session_id, owner)
+        self._namespace = upload_namespace(agent, session_id, owner)
 
     async def add(self, *files: FileBytes) -> list[ConversationFile]:
         """Store files, all or none of them. Guarantee: idempotent; the same bytes are stored once.
@@ -64,21 +64,21 @@ class Uploads:
             json_bytes_of({"file": file.file_id, "name": file.name, "mediaType": file.media_type, "size": file.size})
             for file in new_files
         ]
-        description_blobs = {blob_name(line): line for line in lines}
+        description_blobs = {_DESCRIPTION + blob_name(line): line for line in lines}
         if len({*await self._list_descriptions(), *description_blobs}) > MAX_UPLOADS:
             raise RequestError(
                 f"a session holds {MAX_UPLOADS} uploads that no message has used: send fewer, use them, or wait"
             )
         data = {file_id: file.data for file_id, file in zip(ids, files, strict=True)}
-        for namespace, blobs in ((self._files_namespace, data), (self._names_namespace, description_blobs)):
-            await self._store.put(namespace, {OWNER: self._session.encode(), **blobs})
+        for blobs in (data, description_blobs):  # in this order: what has a description is there
+            await self._store.put(self._namespace, {OWNER: self._session.encode(), **blobs})
         return new_files
 
     async def all(self) -> list[ConversationFile]:
         """List the uploads, newest first; one uploaded under several names has the newest."""
         names = await self._list_descriptions()
         found: dict[str, ConversationFile] = {}
-        descriptions = await self._store.get(self._names_namespace, names) if names else {}
+        descriptions = await self._store.get(self._namespace, names) if names else {}
         for name in names:
             wire: Any = json_of_bytes(descriptions[name], "what is said of an upload")
             file_id = str(wire["file"])
@@ -91,14 +91,14 @@ class Uploads:
 
     async def delete(self) -> None:
         """Delete the uploads. Guarantee: idempotent."""
-        for namespace in (self._names_namespace, self._files_namespace):
-            await self._store.delete(namespace, [blob.name async for blob in self._store.list_blobs(namespace)])
+        names = [blob.name async for blob in self._store.list_blobs(self._namespace)]
+        await self._store.delete(self._namespace, names)
 
     async def _list_descriptions(self) -> list[str]:
         """Return the names of the uploads' descriptions, newest first."""
-        blobs = [blob async for blob in self._store.list_blobs(self._names_namespace) if blob.name != OWNER]
+        blobs = [blob async for blob in self._store.list_blobs(self._namespace) if blob.name.startswith(_DESCRIPTION)]
         return [blob.name for blob in sorted(blobs, key=lambda blob: blob.age_seconds)]
 
     def _file(self, file_id: str, name: str | None, media_type: str | None, size: int) -> ConversationFile:
-        blob = (self._files_namespace, file_id)
+        blob = (self._namespace, file_id)
         return ConversationFile(file_id, name, media_type, size, "user", blob=blob)

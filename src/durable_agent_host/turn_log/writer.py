@@ -11,6 +11,7 @@ from durable_agent_host.turn_log.protocol import INTERVAL_SECONDS, TurnLog
 
 BATCH_BYTES: Final = 16 * 1024
 WAITING_BYTES: Final = 1024 * 1024
+"""`TurnLogWriter.put` waits while more than this is not durable."""
 _ENTRY_BYTES: Final = 64
 _SLOWER_ENTRIES: Final = 10_000
 """After so many entries of a log, the interval doubles, up to five times."""
@@ -29,7 +30,6 @@ class TurnLogWriter:
         log_id: the log.
         attempt: as returned by ``log.open``.
         interval_seconds: between the starts of two writes.
-        waiting_bytes: `put` waits while more than this is not durable.
     """
 
     def __init__(
@@ -39,13 +39,11 @@ class TurnLogWriter:
         attempt: int,
         *,
         interval_seconds: float = INTERVAL_SECONDS,
-        waiting_bytes: int = WAITING_BYTES,
     ) -> None:
         self._log = log
         self._log_id = log_id
         self._attempt = attempt
         self._interval_seconds = interval_seconds
-        self._waiting_bytes = waiting_bytes
         self._pending_entries: list[tuple[LogEntry, asyncio.Future[int] | None]] = []
         self._bytes = 0
         self._is_urgent = False
@@ -71,7 +69,7 @@ class TurnLogWriter:
         """
         entry = LogEntry(EVENT, {"event": event, "data": data})
         self._add(entry if rule_of_stored(event).is_delta else self._with_time(entry), _size_of(data))
-        while self._bytes > self._waiting_bytes and self._error is None:
+        while self._bytes > WAITING_BYTES and self._error is None:
             self._write_event.clear()
             await self._write_event.wait()
         self._check()

@@ -32,7 +32,7 @@ def test_what_a_library_sends_is_read(contents):
     """Names and bytes come out as `requests` sent them, whatever the bytes are."""
     sent = requests.Request("POST", "http://a", files=[("file", ('a "ö";.txt', data)) for data in contents]).prepare()
     parsed_files = read_files(sent.body, sent.headers["Content-Type"])
-    assert parsed_files == [('a "ö";.txt', None, data) for data in contents]
+    assert parsed_files == [('a "ö";.txt', "text/plain", data) for data in contents]
 
 
 def test_names_types_and_fields_of_a_form():

@@ -5,11 +5,13 @@ import json
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from durable_agent_host.codec import offloaded_text
 from durable_agent_host.codec.entity_state import decode_session, encode_session
 from durable_agent_host.codec.offloaded_text import get_offloaded_texts, offload, restore
 from durable_agent_host.codec.session_blobs import json_bytes_of
@@ -140,7 +142,8 @@ def test_a_long_conversation_is_written_once(store):
 def test_detached_texts_come_back_to_the_letter(value):
     """Taking large texts out of an entry and putting them back gives the same entry, whatever is in it."""
     entry = {"$type": "response", "correlationId": "t", "messages": value}
-    small, blobs = offload(entry, min_characters=30)
+    with patch.object(offloaded_text, "LARGE_CHARACTERS", 30):
+        small, blobs = offload(entry)
     assert restore(json.loads(json.dumps(small)), blobs) == entry
     assert all(len(blob) >= 15 for blob in blobs.values())
     assert len(get_offloaded_texts(small)) >= len(blobs)

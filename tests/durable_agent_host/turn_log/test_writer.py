@@ -8,6 +8,7 @@ import pytest
 
 from durable_agent_host.errors import LogError
 from durable_agent_host.model.log_entry import AT, OUTCOME, LogEntry
+from durable_agent_host.turn_log import writer as writer_module
 from durable_agent_host.turn_log.sqlite_log import SqliteTurnLog
 from durable_agent_host.turn_log.writer import TurnLogWriter
 
@@ -49,9 +50,10 @@ async def entries_of(log) -> list[LogEntry]:
     ]
 
 
-async def test_a_stalled_store_blocks_put(log):
+async def test_a_stalled_store_blocks_put(log, monkeypatch):
     """While nothing is written, a bounded amount is taken; when the store goes on, everything is there in order."""
-    writer = TurnLogWriter(log, LOG_ID, await log.open(LOG_ID), waiting_bytes=20_000)
+    monkeypatch.setattr(writer_module, "WAITING_BYTES", 20_000)
+    writer = TurnLogWriter(log, LOG_ID, await log.open(LOG_ID))
     log.gate.clear()
     accepted_count = 0
 
@@ -73,9 +75,10 @@ async def test_a_stalled_store_blocks_put(log):
     assert calls == [str(number) for number in range(500)]
 
 
-async def test_waiting_callers_get_a_failure(log):
+async def test_waiting_callers_get_a_failure(log, monkeypatch):
     """A failing store fails the commit, and the put that waits, instead of leaving them waiting."""
-    writer = TurnLogWriter(log, LOG_ID, await log.open(LOG_ID), waiting_bytes=1)
+    monkeypatch.setattr(writer_module, "WAITING_BYTES", 1)
+    writer = TurnLogWriter(log, LOG_ID, await log.open(LOG_ID))
     log.gate.clear()
     log.failure = LogError("the store is gone")
     putting = asyncio.create_task(writer.put("message.delta", {"text": "a" * 100}))
