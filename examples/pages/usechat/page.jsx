@@ -10,13 +10,14 @@ import { createRoot } from "react-dom/client";
 const api = "/api/ai/Helper";
 const id = (sessionStorage.chat ??= crypto.randomUUID()); // a reloaded page comes back to it
 const client_tools = [{ name: "locate", description: "Where the user is." }];
-const stored = await (await fetch(`${api}/${id}`)).json();
+const read = async () => (await (await fetch(`${api}/${id}`)).json()).messages;
+const stored = await read();
 
 function Chat() {
   const [edited, setEdited] = useState();
   const chat = useChat({
     id,
-    messages: stored.messages,
+    messages: stored,
     resume: true,
     transport: new DefaultChatTransport({ api, body: { client_tools } }),
     sendAutomaticallyWhen: (options) => hasApprovals(options) || hasResults(options),
@@ -24,7 +25,12 @@ function Chat() {
       const output = { zone: Intl.DateTimeFormat().resolvedOptions().timeZone };
       if (toolName === "locate") chat.addToolOutput({ tool: toolName, toolCallId, output });
     },
+    onFinish: ({ finishReason, isError }) => finishReason || isError || comeBack(), // else the stream was cut
   });
+  const comeBack = async () => {
+    chat.setMessages(await read().catch(() => chat.messages)); // a turn that has ended meanwhile is not streamed again
+    chat.resumeStream();
+  };
   const isBusy = chat.status === "submitted" || chat.status === "streaming";
 
   const send = (form) => {
@@ -47,7 +53,7 @@ function Chat() {
           : <button type="button" disabled={!chat.messages.length} onClick={() => chat.regenerate()}>Another answer</button>}
       </form>
       <p id="state">{chat.status}</p>
-      {chat.error && <p>{chat.error.message} <button onClick={() => chat.resumeStream()}>Come back</button></p>}
+      {chat.error && <p>{chat.error.message} <button onClick={comeBack}>Come back</button></p>}
     </>
   );
 }
