@@ -447,6 +447,7 @@ def plan(model: PracticeModel, name: str, script: Sequence[dict[str, Any]]) -> N
 
 
 @pytest.mark.sweep
+@pytest.mark.timeout(3600)
 def test_a_dialects_events_come_once_whatever_is_cut_or_killed(model: PracticeModel, tmp_path: Path):
     """What clients of turns at the same time have put together is what is read without an interruption."""
     chance = chooser("dialect resume")
@@ -482,6 +483,6 @@ def test_a_dialects_events_come_once_whatever_is_cut_or_killed(model: PracticeMo
                     assert len(texts) == SIZE
                     assert ENDS.issuperset(texts)
                     total[1] += event_count
+            print(f"{number + 1} kills; drops and events: {totals}")
     finally:
         host.kill()
-    print(f"{rounds} kills; drops and events: {totals}")
