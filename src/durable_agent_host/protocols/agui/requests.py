@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
 from itertools import takewhile
 from typing import Any, Final, Literal, Required, TypedDict
 
@@ -20,7 +19,6 @@ from durable_agent_host.protocols.agui.events import RunEvents, Wire, message_id
 from durable_agent_host.turn.turn_wire import validate
 
 _CONTEXT: Final = "Context of the application:\n"
-_KINDS: Final[Mapping[str, str]] = {"image": "image", "audio": "audio"}
 _SOURCES: Final[Mapping[Any, str]] = {"data": "data", "url": "url", "file": "file_id"}
 
 
@@ -86,10 +84,8 @@ class RunInput(BaseModel, extra="forbid", alias_generator=to_camel, defer_build=
         return parts and [*context, *parts]
 
 
-@cache
-def _adapter() -> TypeAdapter[RunInput]:
-    """Make the reader of requests when there is one: that takes milliseconds of a start."""
-    return TypeAdapter(RunInput)
+_reader: Final = TypeAdapter(RunInput)
+"""Made when there is a request, as `RunInput` says: that takes milliseconds of a start."""
 
 
 def read_input(body: bytes) -> RunInput:
@@ -98,7 +94,9 @@ def read_input(body: bytes) -> RunInput:
     Raises:
         RequestError: it has a field that is not valid, or that the host does not take.
     """
-    request = validate(_adapter(), parse_object(body))
+    request = validate(_reader, parse_object(body))
+    resumed_ids = {entry["interruptId"] for entry in request.resume or ()}  # CopilotKit sends a result with each entry
+    request.messages = [message for message in request.messages if message.get("toolCallId") not in resumed_ids]
     if request.forwarded_props or request.parent_run_id:
         raise RequestError(
             "'forwardedProps' and 'parentRunId' are not taken: what the model is to know is 'context', and to branch "
@@ -126,7 +124,11 @@ def _part_for_turn(part: Wire) -> Wire:
         case {"type": "image" | "audio" | "video" | "document" as kind, "source": {"value": str(value), **source}} if (
             field := _SOURCES.get(source.get("type"))
         ):
-            return {"type": _KINDS.get(kind, "file"), field: value, "media_type": source.get("mimeType")}
+            return {
+                "type": kind if kind in {"image", "audio"} else "file",
+                field: value,
+                "media_type": source.get("mimeType"),
+            }
         case _:
             raise RequestError(
                 f"a part of type {part.get('type')!r} cannot be read: send 'text', or 'image', 'audio', 'video' or "
