@@ -43,7 +43,7 @@ def chain_model_call(run: CurrentRun, call: ModelCall) -> ModelStream:
         layers += [part.service for part in run.parts if part.service is not None]
     layers.append(_new_retry(run))
     if call.options.get("background"):
-        layers.append(FetchBackgroundAnswers(run.journal, run.observers))
+        layers.append(FetchBackgroundAnswers(run.journal))
     layers += _request_layers(run)
     return _chain(layers, ReadResponse(run.output))(call)
 

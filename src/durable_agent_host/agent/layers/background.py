@@ -11,7 +11,6 @@ from typing import Any, Final, cast
 from agent_framework import ChatResponseUpdate
 
 from durable_agent_host.agent.model_call import ModelCall, ModelStream, NextModelCall, TruncatedResponseError
-from durable_agent_host.agent.observer import ModelCallFailed, RunObservers
 from durable_agent_host.agent.retry_classification import causes_of, classify_error
 from durable_agent_host.agent.run_result import log_errors_stop_run
 from durable_agent_host.errors import ProviderError
@@ -28,59 +27,37 @@ class FetchBackgroundAnswers:
 
     Attributes:
         journal: of the run.
-        observers: notified of an answer that the service no longer has.
     """
 
     journal: Journal
-    observers: RunObservers
 
     async def __call__(self, call: ModelCall, call_next: NextModelCall) -> ModelStream:
-        """Fetch the answer that the service has for a call; without one, or when it is gone, make the call."""
-        token = self.journal.recorded.continuations.get(call.path)
-        if token is None:
-            async with aclosing(self._stream(call, call_next)) as items:
-                async for item in items:
-                    yield item
-            return
-        has_content = False
-        try:
-            async with aclosing(self._stream(_with_token(call, token), call_next)) as items:
-                async for item in items:
-                    has_content = has_content or bool(isinstance(item, ChatResponseUpdate) and item.contents)
-                    yield item
-        except Exception as error:
-            decision = classify_error(error)
-            if decision is None or not decision.is_response_missing:
-                raise
-            await self._record_token(call.path, None)
-            reason = call.provider.explain(error) or error
-            if has_content:
-                raise ProviderError(str(reason), retryable=True) from error
-            await self.observers.notify(ModelCallFailed(call.position, reason, 0.0))
-        else:
-            return
-        async with aclosing(self._stream(_with_token(call, None), call_next)) as items:
-            async for item in items:
-                yield item
+        """Fetch the answer that the service has for a call; without one, make the call.
 
-    async def _stream(self, call: ModelCall, call_next: NextModelCall) -> ModelStream:
-        """Make a call, and record its token; that of an answer that has failed is removed."""
+        Raises:
+            ProviderError: the answer is gone; a retry makes the call.
+        """
+        token = self.journal.recorded.continuations.get(call.path)
         try:
-            async with aclosing(call_next(call)) as items:
+            async with aclosing(call_next(call if token is None else _with_token(call, token))) as items:
                 async for item in items:
-                    token: Any = item.continuation_token if isinstance(item, ChatResponseUpdate) else None
-                    if isinstance(token, Mapping):
-                        await self._record_token(call.path, dict(cast("Mapping[str, Any]", token)))
+                    new_token: Any = item.continuation_token if isinstance(item, ChatResponseUpdate) else None
+                    if isinstance(new_token, Mapping):
+                        await self._record_token(call.path, dict(cast("Mapping[str, Any]", new_token)))
                     elif not isinstance(item, ChatResponseUpdate):
                         self.journal.recorded.continuations.pop(call.path, None)  # nothing is left to cancel
                     yield item
         except Exception as error:
+            decision = classify_error(error)
+            is_missing = token is not None and decision is not None and decision.is_response_missing
             has_failed = any(
                 isinstance(cause, ProviderError) and not isinstance(cause, TruncatedResponseError)
                 for cause in causes_of(error)
             )
-            if has_failed:
+            if is_missing or has_failed:
                 await self._record_token(call.path, None)
+            if is_missing:
+                raise ProviderError(str(call.provider.explain(error) or error), retryable=True) from error
             raise
 
     async def _record_token(self, path: CallPath, token: Mapping[str, Any] | None) -> None:
@@ -90,6 +67,5 @@ class FetchBackgroundAnswers:
             await self.journal.append(ModelCallStartedEntry(path, token))
 
 
-def _with_token(call: ModelCall, token: Mapping[str, Any] | None) -> ModelCall:
-    options = {name: value for name, value in call.options.items() if name != _CONTINUATION}
-    return replace(call, options=options if token is None else options | {_CONTINUATION: dict(token)})
+def _with_token(call: ModelCall, token: Mapping[str, Any]) -> ModelCall:
+    return replace(call, options={**call.options, _CONTINUATION: dict(token)})
