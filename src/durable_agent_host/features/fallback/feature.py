@@ -18,7 +18,6 @@ from durable_agent_host.features.fallback.clients import (
     host_fallbacks,
 )
 from durable_agent_host.features.fallback.layer import FallBack
-from durable_agent_host.model.journal_entry import FeatureEntry
 
 
 class Fallbacks(AgentFeature):
@@ -34,25 +33,12 @@ class Fallbacks(AgentFeature):
 
     @override
     def begin(self, start: AttemptStart) -> AttemptFeature:
-        return FallbacksOfAttempt(self._clients)
-
-
-class FallbacksOfAttempt:
-    """Which client answers in one attempt.
-
-    Args:
-        clients: the fallbacks.
-    """
-
-    def __init__(self, clients: Sequence[AnsweringClient]) -> None:
-        self._clients = clients
-        self._switches: list[FeatureEntry] = []
+        return self
 
     def begin_run(self, run: CurrentRun, /) -> RunPart:
-        """Continue with the client that answered last; without a log, the switches are only here."""
-        self._switches = [*run.journal.entries_of(NAME)] or self._switches
+        """Continue with the client that answered last."""
         own_client = AnsweringClient(run.agent.client, run.agent.provider)
-        active = ActiveClient([own_client, *self._clients], self._switches)
+        active = ActiveClient([own_client, *self._clients], [*run.journal.entries_of(NAME)])
         return RunPart(
             service=FallBack(active, run),
             reader=active,
