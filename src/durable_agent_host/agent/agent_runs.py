@@ -16,7 +16,7 @@ from durable_agent_host.agent.call_middleware import RunCalls, Send
 from durable_agent_host.agent.call_order import chain_model_call, chain_tool_call, journal_model_calls
 from durable_agent_host.agent.call_scope import CALL_SCOPE, CallScope
 from durable_agent_host.agent.durable_session import DurableSession, LostProviderState, SessionState
-from durable_agent_host.agent.feature import AgentFeature, AttemptFeature, AttemptStart, CurrentRun, RunPart
+from durable_agent_host.agent.feature import AgentFeature, AttemptStart, CurrentRun, RunPart
 from durable_agent_host.agent.hosted_agent import HostedAgent, build_options, stream_updates
 from durable_agent_host.agent.http_exchange import EXCHANGES
 from durable_agent_host.agent.model_call import ModelCall, ModelStream
@@ -84,11 +84,10 @@ class AgentRuns:
     async def _run_until_complete(self, traffic: TurnTraffic) -> CurrentRun:
         attempt = self.start.attempt
         self.start = start = replace(self.start, request=await self.start.load_message(self.start.request))
-        features = [part for feature in self.features if (part := feature.begin(start)) is not None]
         losses = LostProviderState(start.request.turn_id)
         breaks: dict[CallPath, int] = {}
         while True:
-            self.run = run = self._begin_run(await self.host(), features, losses, breaks)
+            self.run = run = self._begin_run(await self.host(), losses, breaks)
             agent, recorded = run.agent, run.journal.recorded
             await attempt.begin_run(
                 run.reader or agent.provider, has_journal=agent.has_journal, is_opaque=agent.is_opaque
@@ -114,7 +113,6 @@ class AgentRuns:
     def _begin_run(
         self,
         agent: HostedAgent,
-        features: Sequence[AttemptFeature],
         losses: LostProviderState,
         breaks: dict[CallPath, int],
     ) -> CurrentRun:
@@ -146,7 +144,7 @@ class AgentRuns:
             new_scope=lambda path: CallScope(journal, path, partial(NestedRun, run, observers)),
             parts=[],
         )
-        run.parts.extend([feature.begin_run(run) for feature in features])
+        run.parts.extend([feature.begin_run(run) for feature in self.features])
         return run
 
 

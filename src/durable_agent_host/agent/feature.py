@@ -1,10 +1,10 @@
 """The port for features: what can take part in the attempts of a turn, and the kernel does not know by name.
 
-Theory of operation. The app has an `AgentFeature` for each agent that uses a feature. At the begin of an attempt it
-gives an `AttemptFeature`, or None when this turn does not need it. The agent may run several times in an attempt. At
-the begin of each run, the `AttemptFeature` reads the entries that it has left in the journal, from which it must decide
-the same as before, and gives a `RunPart`: the layers that it adds to the calls of the run, and what the kernel asks it
-between them. What it wants to find again after a crash it appends to the run's journal as a `FeatureEntry`.
+Theory of operation. The app has an `AgentFeature` for each agent that uses a feature. The agent may run several times
+in an attempt of a turn. At the begin of each run, the feature reads the entries that it has left in the journal, from
+which it must decide the same as before, and gives a `RunPart`: the layers that it adds to the calls of the run, and
+what the kernel asks it between them. What it wants to find again in another run it appends to the run's journal as a
+`FeatureEntry`.
 """
 
 import time
@@ -303,14 +303,6 @@ class RunPart:
     end: Callable[[], None] | None = None
 
 
-class AttemptFeature(Protocol):
-    """A feature in one attempt of a turn."""
-
-    def begin_run(self, run: CurrentRun, /) -> RunPart:
-        """Begin a run of the turn's agent; the run's journal has the feature's entries."""
-        ...
-
-
 class HistoryLocation:
     """Where the conversations of one agent are: in their sessions alone, unless a feature of the agent knows better.
 
@@ -353,8 +345,8 @@ class AgentFeature:
     history: HistoryLocation | None = None
     """Where the agent's conversations are, if the feature decides that."""
 
-    def begin(self, start: AttemptStart) -> AttemptFeature | None:
-        """Begin an attempt; None when the feature has no part in it."""
+    def begin_run(self, run: CurrentRun, /) -> RunPart:
+        """Begin a run of the turn's agent; the run's journal has the feature's entries."""
         raise NotImplementedError
 
     def used(self, records: JournalState) -> BudgetUsage | None:

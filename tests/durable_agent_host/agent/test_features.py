@@ -7,7 +7,7 @@ from agent_framework import Agent, ChatContext, Message
 from agent_framework_openai import OpenAIChatClient
 
 from durable_agent_host.agent.agent_runner import AgentRunner
-from durable_agent_host.agent.feature import AgentFeature, AttemptFeature, AttemptStart, CurrentRun, RunPart
+from durable_agent_host.agent.feature import AgentFeature, CurrentRun, RunPart
 from durable_agent_host.features.pending_calls.feature import PendingKinds
 from durable_agent_host.model.call_path import CallPath
 from durable_agent_host.model.ids import turn_log_id
@@ -22,14 +22,6 @@ from tests.kit import PracticeModel
 
 class Lots(AgentFeature):
     """Draws a lot for each model call, and tells the model."""
-
-    def begin(self, start: AttemptStart) -> AttemptFeature:
-        """Begin an attempt."""
-        return LotsOfAttempt()
-
-
-class LotsOfAttempt:
-    """The lots of one attempt."""
 
     def begin_run(self, run: CurrentRun, /) -> RunPart:
         """Tell the model the lots that were drawn, and draw others."""

@@ -8,6 +8,7 @@ of its own. A call that was cut off, by a kill or by a cancellation, is not coun
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import replace
+from math import inf
 from typing import Any, Final
 
 from durable_agent_host.agent.feature import CurrentRun
@@ -47,9 +48,10 @@ def usage_from_journal(records: JournalState) -> BudgetUsage:
     return usage
 
 
-def seconds_of_work(records: JournalState) -> float:
-    """Return how long the agent has worked on a turn, as last recorded."""
-    return max((entry.data["seconds"] for entry in records.feature_entries.get(NAME, ())), default=0.0)
+def seconds_of_work(records: JournalState, *, before_attempt: float = inf) -> float:
+    """Return how long the agent has worked on a turn in attempts before this one, as last recorded."""
+    entries = records.feature_entries.get(NAME, ())
+    return max((e.data["seconds"] for e in entries if e.data["attempt"] < before_attempt), default=0.0)
 
 
 def _calls_with_counts(records: JournalState) -> Iterator[tuple[Mapping[str, Any], str | None]]:
@@ -65,19 +67,19 @@ class BudgetAccount:
     Args:
         budgets: of the agent.
         run: of the agent.
-        elapsed_before: seconds of earlier attempts.
 
     Attributes:
         failure: the budget that ends the turn, or None.
     """
 
-    def __init__(self, budgets: Budgets, run: CurrentRun, elapsed_before: float) -> None:
+    def __init__(self, budgets: Budgets, run: CurrentRun) -> None:
         self.failure: BudgetExceededError | None = None
         self._budgets = budgets
         self._run = run
         self._before = run.start.record.session.budget_usage or NO_USAGE
         self._replies = run.start.replies
-        self._elapsed_before = elapsed_before
+        self._attempt = run.start.attempt.number
+        self._elapsed_before = seconds_of_work(run.journal.recorded, before_attempt=self._attempt)
         self._usage = replace(usage_from_journal(run.journal.recorded), seconds=0.0)
         self._open_questions: set[str] = set()
 
@@ -143,9 +145,8 @@ class BudgetAccount:
     def record_time(self) -> None:
         """Journal how long the agent has worked; a journal that cannot be written reports it later."""
         with suppress(LogError):
-            self._run.journal.append_soon(
-                FeatureEntry(NAME, TURN_AGENT, {"kind": "worked", "seconds": round(self._elapsed_seconds, 3)})
-            )
+            data = {"kind": "worked", "attempt": self._attempt, "seconds": round(self._elapsed_seconds, 3)}
+            self._run.journal.append_soon(FeatureEntry(NAME, TURN_AGENT, data))
 
     def _count(self, counts: Mapping[str, Any] | None, model: str | None) -> None:
         self._usage = self._usage.plus(usage_of_response(counts, model))

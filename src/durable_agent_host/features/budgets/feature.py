@@ -3,8 +3,8 @@
 from dataclasses import replace
 from typing import override
 
-from durable_agent_host.agent.feature import AgentFeature, AttemptFeature, AttemptStart, CurrentRun, RunPart
-from durable_agent_host.features.budgets.accounting import BudgetAccount, seconds_of_work, usage_from_journal
+from durable_agent_host.agent.feature import AgentFeature, CurrentRun, RunPart
+from durable_agent_host.features.budgets.accounting import BudgetAccount, usage_from_journal
 from durable_agent_host.model.budget import Budgets, BudgetUsage
 from durable_agent_host.turn_log.journal import JournalState
 
@@ -21,31 +21,9 @@ class BudgetsOfAgent(AgentFeature):
         self.counts_usage = True
 
     @override
-    def begin(self, start: AttemptStart) -> AttemptFeature:
-        return BudgetsOfAttempt(self._budgets, start)
-
-    @override
-    def used(self, records: JournalState) -> BudgetUsage:
-        """Count what a turn has used that no longer runs."""
-        return usage_from_journal(records)
-
-
-class BudgetsOfAttempt:
-    """The budgets in one attempt; each run counts anew from the journal.
-
-    Args:
-        budgets: of the agent.
-        start: of the attempt.
-    """
-
-    def __init__(self, budgets: Budgets, start: AttemptStart) -> None:
-        self._budgets = budgets
-        self._start = start
-        self._elapsed_before = seconds_of_work(start.attempt.recorded)
-
     def begin_run(self, run: CurrentRun, /) -> RunPart:
-        """Begin an account, which counts the calls of agents within the turn's agent, too."""
-        account = BudgetAccount(self._budgets, run, self._elapsed_before)
+        """Begin an account, which counts the calls of agents within the turn's agent, too; anew from the journal."""
+        account = BudgetAccount(self._budgets, run)
         return RunPart(
             request=account.count_call,
             start=account.count_tool_call,
@@ -54,3 +32,8 @@ class BudgetsOfAttempt:
             complete_outcome=lambda outcome: replace(outcome, budget_usage=account.total),
             end=account.record_time,
         )
+
+    @override
+    def used(self, records: JournalState) -> BudgetUsage:
+        """Count what a turn has used that no longer runs."""
+        return usage_from_journal(records)

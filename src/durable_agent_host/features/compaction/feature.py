@@ -1,13 +1,14 @@
 """Compaction as a feature: in each run it chooses what the model gets, less after a request that was too long."""
 
 import logging
+from collections.abc import Mapping
 from functools import partial
 from typing import Final, override
 from weakref import WeakKeyDictionary
 
 from agent_framework import CompactionStrategy
 
-from durable_agent_host.agent.feature import AgentFeature, AttemptFeature, AttemptStart, CurrentRun, RunPart
+from durable_agent_host.agent.feature import AgentFeature, CurrentRun, RunPart
 from durable_agent_host.agent.hosted_agent import HostedAgent
 from durable_agent_host.agent.observer import RunRestarted
 from durable_agent_host.codec.overlay import decode_overlay
@@ -65,59 +66,45 @@ class CompactionOfAgent(AgentFeature):
         self._choice = strategy, default
         self._compactions: WeakKeyDictionary[HostedAgent, Compaction] = WeakKeyDictionary()
 
-    @override
-    def begin(self, start: AttemptStart) -> AttemptFeature:
-        return CompactionOfAttempt(self)
-
     def select(self, agent: HostedAgent) -> Compaction:
         """Return the compaction of the agent of a run, which is the same in all its runs."""
         if agent not in self._compactions:
             self._compactions[agent] = select_compaction(agent, *self._choice)
         return self._compactions[agent]
 
-
-class CompactionOfAttempt:
-    """The context in one attempt.
-
-    Args:
-        of_agent: selects the strategies.
-    """
-
-    def __init__(self, of_agent: CompactionOfAgent) -> None:
-        self._of_agent = of_agent
-        self._shares: dict[CallPath, float] = {}
-
+    @override
     def begin_run(self, run: CurrentRun, /) -> RunPart:
         """Choose messages where strategies, an earlier turn, or a request that was too long want it."""
         if not run.agent.has_journal:
             return RunPart()
-        self._shares |= {entry.path: entry.data["share"] for entry in run.journal.entries_of(NAME)}
-        compaction = self._of_agent.select(run.agent)
+        shares = {entry.path: entry.data["share"] for entry in run.journal.entries_of(NAME)}
+        compaction = self.select(run.agent)
         adapt_agent = partial(remove_compaction, has_our_history=not run.agent.has_own_history)
         return RunPart(
-            context=self._new_context(run, compaction),
-            sends_transcript=bool(self._shares),
+            context=_new_context(run, compaction, shares),
+            sends_transcript=bool(shares),
             adapt_agent=adapt_agent if compaction.is_regular else None,
-            restart_after=partial(self._restart_after, run),
+            restart_after=partial(_restart_after, run, shares),
         )
 
-    def _new_context(self, run: CurrentRun, compaction: Compaction) -> ContextWindow | None:
-        start = run.start
-        overlay = decode_overlay(start.overlay) if start.overlay else None
-        if overlay is not None and not overlay.applies_to(compaction.compaction_id, start.record.session.message_count):
-            overlay = None  # made by other strategies; the current ones make their own
-        is_needed = overlay is not None or compaction.is_regular or self._shares
-        return ContextWindow(run, compaction, overlay, self._shares) if is_needed else None
 
-    async def _restart_after(self, run: CurrentRun, error: Exception) -> RunRestarted | None:
-        """Record that the latest model call is made again with a smaller context, once, if it was too long."""
-        path = run.journal.current_call
-        overflow = run.agent.provider.explain(error)
-        if not isinstance(overflow, ContextOverflowError) or path in self._shares:
-            return None
-        self._shares[path] = overflow.share
-        await run.journal.append(FeatureEntry(NAME, path, {"share": overflow.share}))
-        _LOGGER.warning(
-            "%s: the request is longer than the model's context window; again with less", run.start.attempt.label
-        )
-        return RunRestarted("the request was longer than the model's context window", 0.0)
+def _new_context(run: CurrentRun, compaction: Compaction, shares: Mapping[CallPath, float]) -> ContextWindow | None:
+    start = run.start
+    overlay = decode_overlay(start.overlay) if start.overlay else None
+    if overlay is not None and not overlay.applies_to(compaction.compaction_id, start.record.session.message_count):
+        overlay = None  # made by other strategies; the current ones make their own
+    is_needed = overlay is not None or compaction.is_regular or shares
+    return ContextWindow(run, compaction, overlay, shares) if is_needed else None
+
+
+async def _restart_after(run: CurrentRun, shares: Mapping[CallPath, float], error: Exception) -> RunRestarted | None:
+    """Record that the latest model call is made again with a smaller context, once, if it was too long."""
+    path = run.journal.current_call
+    overflow = run.agent.provider.explain(error)
+    if not isinstance(overflow, ContextOverflowError) or path in shares:
+        return None
+    await run.journal.append(FeatureEntry(NAME, path, {"share": overflow.share}))
+    _LOGGER.warning(
+        "%s: the request is longer than the model's context window; again with less", run.start.attempt.label
+    )
+    return RunRestarted("the request was longer than the model's context window", 0.0)

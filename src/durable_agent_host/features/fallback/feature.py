@@ -6,7 +6,7 @@ from typing import Any, override
 from agent_framework import SupportsAgentRun
 
 from durable_agent_host.agent.call_middleware import supports_middleware
-from durable_agent_host.agent.feature import AgentFeature, AttemptFeature, AttemptStart, CurrentRun, RunPart
+from durable_agent_host.agent.feature import AgentFeature, CurrentRun, RunPart
 from durable_agent_host.agent.hosted_agent import why_no_journal
 from durable_agent_host.agent.provider import ProviderFor
 from durable_agent_host.app_functions import as_list
@@ -32,9 +32,6 @@ class Fallbacks(AgentFeature):
         self._clients = host_fallbacks(clients, provider_for)
 
     @override
-    def begin(self, start: AttemptStart) -> AttemptFeature:
-        return self
-
     def begin_run(self, run: CurrentRun, /) -> RunPart:
         """Continue with the client that answered last."""
         own_client = AnsweringClient(run.agent.client, run.agent.provider)

@@ -21,7 +21,7 @@ from agent_framework import AgentResponse, AgentSession, HistoryProvider, Messag
 
 from durable_agent_host.agent.durable_session import DurableSession
 from durable_agent_host.agent.dynamic_subclass import copy_with_mixin
-from durable_agent_host.agent.feature import AgentFeature, AttemptFeature, AttemptStart, CurrentRun, RunPart
+from durable_agent_host.agent.feature import AgentFeature, CurrentRun, RunPart
 from durable_agent_host.codec.message import decode_messages
 from durable_agent_host.errors import HistoryError, log_reason
 from durable_agent_host.features.histories.coalescing_provider import CoalescingHistoryProvider
@@ -59,9 +59,6 @@ class Histories(AgentFeature):
         self.history = ProviderHistory(agent)
 
     @override
-    def begin(self, start: AttemptStart) -> AttemptFeature:
-        return self
-
     def begin_run(self, run: CurrentRun, /) -> RunPart:
         """Begin a run, with copies of the providers."""
         history = RunHistoryProviders(run)

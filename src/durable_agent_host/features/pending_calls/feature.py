@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import override
 
 from durable_agent_host.agent.declarations import CAN_LOSE_SERVER, CLIENT_RESULT, runs_at_client
-from durable_agent_host.agent.feature import AgentFeature, AttemptFeature, AttemptStart, CurrentRun, RunPart
+from durable_agent_host.agent.feature import AgentFeature, CurrentRun, RunPart
 from durable_agent_host.agent.pending_calls import PendingCalls
 from durable_agent_host.agent.tool_invocation import (
     NextToolCall,
@@ -28,9 +28,6 @@ class PendingKinds(AgentFeature):
     """Which tool calls wait, of an agent, in an attempt and in a run: it has no state."""
 
     @override
-    def begin(self, start: AttemptStart) -> AttemptFeature:
-        return self
-
     def begin_run(self, run: CurrentRun, /) -> RunPart:
         """Begin a run, whose service of pending calls the agents within it share."""
         in_doubt = ResolveDoubt(run.pending_calls, run.start.attempt.label, run.gate.fail)

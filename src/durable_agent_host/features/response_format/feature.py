@@ -14,7 +14,7 @@ from typing import Any, cast, override
 from agent_framework import AgentResponse, ChatContext, ChatResponse, SupportsAgentRun
 from pydantic import BaseModel, ValidationError
 
-from durable_agent_host.agent.feature import AgentFeature, AttemptFeature, AttemptStart, CurrentRun, RunPart
+from durable_agent_host.agent.feature import AgentFeature, CurrentRun, RunPart
 from durable_agent_host.agent.model_call import CompletedResponse, ModelCall, ModelStream, NextModelCall
 from durable_agent_host.errors import InvalidAnswerError, RegistrationError, RequestError
 from durable_agent_host.features.response_format.worker import validate_in_worker
@@ -54,32 +54,31 @@ class ResponseFormats(AgentFeature):
         self._retries = retries
 
     @override
-    def begin(self, start: AttemptStart) -> AttemptFeature | None:
-        """Begin an attempt; None when nobody asks for a format."""
-        is_requested = start.request.response_format is not None
-        return ResponseFormatOfAttempt(self._retries, is_requested) if is_requested or self._may_have_format else None
+    def begin_run(self, run: CurrentRun, /) -> RunPart:
+        """Check the answers of the agent if anybody has a format, until one that does not fit fails the turn."""
+        is_requested = run.start.request.response_format is not None
+        if not (is_requested or self._may_have_format):
+            return RunPart()
+        may_reject = len(run.journal.recorded.rejections) < self._retries
+        answers = ResponseFormatOfRun(is_requested=is_requested)
+        return RunPart(
+            answer=answers.reject if may_reject else None,
+            add_messages=answers.read_format,
+            check_answer=answers.check_answer,
+        )
 
 
 @dataclass
-class ResponseFormatOfAttempt:
-    """The format of the answer of one turn.
+class ResponseFormatOfRun:
+    """The format of the answer in one run.
 
     Attributes:
-        retries: how often the model is asked again.
         is_requested: whether the request has a format, which replaces the agent's own.
         response_format: of the latest model call: a class of pydantic, a JSON schema, or None.
     """
 
-    retries: int
     is_requested: bool
     response_format: Any = None
-
-    def begin_run(self, run: CurrentRun, /) -> RunPart:
-        """Check the answers of the turn's agent, until one that does not fit fails the turn."""
-        may_reject = len(run.journal.recorded.rejections) < self.retries
-        return RunPart(
-            answer=self.reject if may_reject else None, add_messages=self.read_format, check_answer=self.check_answer
-        )
 
     async def read_format(self, context: ChatContext, path: CallPath, /, *, is_replayed: bool) -> None:
         """Read the format of the next model call, which no middleware changes any more."""

@@ -17,7 +17,7 @@ from typing import Any, Final, override
 from agent_framework import AgentResponseUpdate, ChatContext, Message
 
 from durable_agent_host.agent.durable_session import DurableSession
-from durable_agent_host.agent.feature import AgentFeature, AttemptFeature, AttemptStart, CurrentRun, RunPart
+from durable_agent_host.agent.feature import AgentFeature, CurrentRun, RunPart
 from durable_agent_host.agent.run_result import log_errors_stop_run
 from durable_agent_host.codec.content import decode_content
 from durable_agent_host.codec.extension_data import extension_of
@@ -38,8 +38,15 @@ class Steering(AgentFeature):
     """Lets messages be sent to the running turns of an agent."""
 
     @override
-    def begin(self, start: AttemptStart) -> AttemptFeature:
-        return SteeringOfAttempt(start)
+    def begin_run(self, run: CurrentRun, /) -> RunPart:
+        """Begin a run; each of its model calls gets the messages that it has got before."""
+        messages = SteeringOfRun(run)
+        return RunPart(
+            add_messages=messages.add_messages,
+            next_messages=messages.next_messages,
+            complete_stored=messages.add_times,
+            complete_outcome=messages.complete_outcome,
+        )
 
 
 def show_message(entry: FeatureEntry) -> FeatureView:
@@ -48,33 +55,20 @@ def show_message(entry: FeatureEntry) -> FeatureView:
     return FeatureView({"kind": "message"} | {name: request[name] for name in ("turn_id", "message", "created_at")})
 
 
-class SteeringOfAttempt:
-    """The messages that were sent to a turn, in one attempt.
+class SteeringOfRun:
+    """The messages that were sent to a turn, in one run.
 
     Args:
-        start: of the attempt.
+        run: of the turn's agent.
     """
 
-    def __init__(self, start: AttemptStart) -> None:
-        self._attempt = start.attempt
-        self._load = start.load_message
+    def __init__(self, run: CurrentRun) -> None:
+        self._run = run
+        self._attempt = run.start.attempt
+        self._load = run.start.load_message
         self._requests: dict[str, TurnRequest] = {}
         self._additions: list[tuple[Message, list[Message]]] = []
-        self._received: dict[str, FeatureEntry] = {}
-        self._run: CurrentRun
-
-    def begin_run(self, run: CurrentRun, /) -> RunPart:
-        """Begin a run; each of its model calls gets the messages that it has got before."""
-        self._run = run
-        self._requests = {}
-        self._additions = []
         self._received = {entry.data["request"]["turn_id"]: entry for entry in run.journal.entries_of(NAME)}
-        return RunPart(
-            add_messages=self.add_messages,
-            next_messages=self.next_messages,
-            complete_stored=self.add_times,
-            complete_outcome=self.complete_outcome,
-        )
 
     @property
     def _has_messages(self) -> bool:
