@@ -69,7 +69,7 @@ class NestedAgents:
     def agent(self, agent: Any, *, executor_id: str = "", is_tool: bool = False) -> Any:
         """Copy an agent; a workflow, built for the run, gets its agents in place."""
         match cast("object", agent):
-            case RawAgent() if not isinstance(agent.client, _HostedClient) and hasattr(agent.client, "__dict__"):
+            case RawAgent() if not isinstance(agent.client, _HostedClient):
                 return self._copy(agent, executor_id=executor_id, is_tool=is_tool)
             case WorkflowAgent() as team:
                 self._host_workflow(team.workflow, prefix=f"{executor_id}." if executor_id else "", is_tool=is_tool)
@@ -118,7 +118,7 @@ class NestedAgents:
         return agent_copy
 
     def _client(self, client: Any, nested_client: NestedClient, agent_middleware: Sequence[Any] = ()) -> Any:
-        if isinstance(client, _HostedClient) or not hasattr(client, "__dict__"):
+        if isinstance(client, _HostedClient):
             return client
         hosted_client: Any = copy_with_mixin(client, _HostedClient)
         hosted_client.app_client = client
