@@ -259,6 +259,9 @@ def test_an_earlier_response_forks_and_the_last_one_continues(client: openai.Ope
     assert forks[0].conversation != first.conversation
     texts = json.dumps(model.requests()[-1]["body"]["input"]).split('"')
     assert [text for text in texts if text in {"one", "two", "2"}] == ["one", "2"]
+    with pytest.raises(openai.BadRequestError, match="send 'Talker'") as error:
+        client.responses.create(model="Open", input="two", previous_response_id=first.id)
+    assert error.value.param == "model"
     with pytest.raises(openai.ConflictError, match="has others"):
         client.responses.delete(second.id)
 

@@ -62,8 +62,6 @@ class ResponseRequest:
         instructions = self._read_input([{"role": "user", "content": items}] if isinstance(items, str) else items)
         if bool(self.message) == bool(self.replies):
             raise RequestError("'input' needs either a new message, or the replies to all calls of the response")
-        if self.previous is not None and self.previous.agent not in ("", self.agent):
-            raise RequestError(f"'model' is not that of the conversation: send {self.previous.agent!r}")
         instructions.append(pop_field(fields, "instructions", ""))
         if text := "\n\n".join(instructions).rstrip():
             fields["instructions"] = text

@@ -124,7 +124,7 @@ class _Edge:
     async def begin(self, request: ResponseRequest) -> ItemName:
         """Run a turn, or reply to the calls of a response; return the new response."""
         previous = request.previous
-        if previous and not previous.agent:
+        if previous:
             with suppress(NotFoundError):  # this is its first response
                 previous = await self.conversation(previous)
             if previous.agent not in ("", request.agent):
