@@ -125,7 +125,7 @@ class _Thread:
         last_id = past[-1].id if past else 0
         run_events = self.request.run_events(turn_id)
 
-        async def without_past_waits() -> _Events:
+        async def current_events() -> _Events:
             async with aclosing(self._agents.follow(*self._key, turn_id)) as events:
                 async for event in events:
                     is_past = event.id < last_id or run_events.waiting_calls().keys() <= turn.replies.keys()
@@ -133,7 +133,7 @@ class _Thread:
                         yield event
 
         messages.append({"id": message_id(turn_id, "user"), "role": "user", "content": running["message"]})
-        return self._stream(run_events, messages, await first_event(without_past_waits()))
+        return self._stream(run_events, messages, await first_event(current_events()))
 
     async def _read(self, turn_id: str | None) -> tuple[Turn, list[TurnEvent]]:
         """Read a turn of the thread, and its events as far as it has come."""

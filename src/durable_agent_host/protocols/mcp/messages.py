@@ -106,8 +106,8 @@ class RpcRequest(NamedTuple):
 
     def session_headers(self) -> dict[str, str]:
         """Return the id of a legacy session, which says that its client can ask a person."""
-        has_begun = self.method == "initialize" and self.can_ask
-        return {_SESSION_HEADER: f"{_ASKS}{uuid4().hex}"} if has_begun else {}
+        is_beginning = self.method == "initialize" and self.can_ask
+        return {_SESSION_HEADER: f"{_ASKS}{uuid4().hex}"} if is_beginning else {}
 
 
 @cache
@@ -131,8 +131,8 @@ def read_request(message: Wire, headers: Mapping[str, str]) -> RpcRequest:
     if requested is None and header != _MODERN:
         _check_version(header or LEGACY[0])
         can_ask = headers.get(_SESSION_HEADER, "").startswith(_ASKS)
-        known: Wire = {"elicitation": {}} if can_ask else object_at(params, "capabilities")
-        return RpcRequest(message["id"], method, params, known)
+        declared: Wire = {"elicitation": {}} if can_ask else object_at(params, "capabilities")
+        return RpcRequest(message["id"], method, params, declared)
     capabilities = meta.get(_META + "clientCapabilities")
     if not isinstance(requested, str) or not isinstance(capabilities, dict):
         names = "io.modelcontextprotocol/protocolVersion and io.modelcontextprotocol/clientCapabilities"

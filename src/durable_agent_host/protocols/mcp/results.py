@@ -66,20 +66,20 @@ def task_of(turn: TurnResult) -> Wire:
     return task | {"status": "completed", "result": tool_result(data)}
 
 
-def questions_of(turn: TurnResult, waiting: Mapping[str, Any], answers: Container[str] = ()) -> Wire:
+def questions_of(turn: TurnResult, state: Mapping[str, Any], replied_names: Container[str] = ()) -> Wire:
     """Return what a person is asked, as forms, by a name with which `reply_to` finds the call.
 
     Args:
         turn: its current state, which knows what has an answer.
-        waiting: the turn or the event that says which calls wait, also of the turn before it.
-        answers: the names of those that the client has just answered.
+        state: the turn or the event that says which calls wait, also of the turn before it.
+        replied_names: the names of those that the client has just answered.
     """
-    turn_id = waiting.get("running_turn_id", turn.turn_id)
+    turn_id = state.get("running_turn_id", turn.turn_id)
     replied_ids = {answer["call_id"] for answer in turn.data.get("answers", ())}
     questions: Wire = {}
-    for call in () if "ended_at" in turn.data else waiting.get("pending_calls", ()):
+    for call in () if "ended_at" in turn.data else state.get("pending_calls", ()):
         name = join_parts(turn.agent, turn.session_id, turn_id, call["kind"], call["call_id"])
-        if call["kind"] == "callback" or call["call_id"] in replied_ids or name in answers:
+        if call["kind"] == "callback" or call["call_id"] in replied_ids or name in replied_names:
             continue
         form = _DECISION if call["kind"] in DECISIONS else _result_form(call.get("schema"))
         question = f"{call['name']} {encode_compact(call['arguments'])}: {call.get('reason') or 'your answer?'}"

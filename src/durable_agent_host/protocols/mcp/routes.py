@@ -59,8 +59,8 @@ class McpCall(NamedTuple):
                 return {"supportedVersions": rpc.VERSIONS, **_ABOUT}
             case False, "initialize":
                 requested = params.get("protocolVersion")
-                served = requested if requested in rpc.LEGACY else rpc.LEGACY[0]
-                return {"protocolVersion": served, "serverInfo": rpc.server_info(), **_ABOUT}
+                revision = requested if requested in rpc.LEGACY else rpc.LEGACY[0]
+                return {"protocolVersion": revision, "serverInfo": rpc.server_info(), **_ABOUT}
             case False, "ping":
                 return {}
             case _, "tools/list":
@@ -115,8 +115,8 @@ class McpCall(NamedTuple):
             yield request.response(results.tool_result(event.data))
             return
         if (token := object_at(request.params, "_meta").get("progressToken")) is not None:
-            words = event.data.get("text") or event.data.get("name") or event.name
-            progress = {"progressToken": token, "progress": event.id, "message": words}
+            text = event.data.get("text") or event.data.get("name") or event.name
+            progress = {"progressToken": token, "progress": event.id, "message": text}
             yield {"jsonrpc": "2.0", "method": "notifications/progress", "params": progress}
         if "pending_calls" not in event.data:
             return
