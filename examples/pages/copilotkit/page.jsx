@@ -27,7 +27,7 @@ function Page() {
 }
 
 createRoot(document.getElementById("root")).render(
-  <CopilotKitProvider runtimeUrl="/runtime" showDevConsole={false}>
+  <CopilotKitProvider runtimeUrl="/runtime" enableInspector={false}>
     <Page />
   </CopilotKitProvider>,
 );
