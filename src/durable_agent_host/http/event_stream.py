@@ -42,8 +42,15 @@ _REST_SECONDS: Final = 5.0
 _MAX_CACHED_CHARACTERS: Final = 64 * 1024
 
 
-class _Stream(StreamingResponse):
-    """A streamed answer that releases its resources when the client leaves."""
+class PartStream(StreamingResponse):
+    """A body that is sent as its client reads it; if it cannot be completed, the response breaks off.
+
+    It releases its resources when the client leaves.
+
+    Args:
+        parts: of the body.
+        headers: all headers.
+    """
 
     def __init__(self, parts: AsyncGenerator[bytes], headers: Mapping[str, str]) -> None:
         super().__init__(parts, headers=headers)
@@ -59,7 +66,7 @@ class _Stream(StreamingResponse):
         await self.parts.aclose()
 
 
-class EventStream(_Stream):
+class EventStream(PartStream):
     """A stream of events, with heartbeats while it is silent.
 
     Args:
@@ -92,15 +99,6 @@ class EventStream(_Stream):
             await super().__call__(scope, receive, send_part)
         finally:
             await _cancel(heartbeats)
-
-
-class PartStream(_Stream):
-    """A body that is sent as its client reads it; if it cannot be completed, the response breaks off.
-
-    Args:
-        parts: of the body.
-        headers: all headers.
-    """
 
 
 async def first_sign(log: TurnLog, client: TurnClient, request: TurnRequest) -> TurnOutcome | None:

@@ -10,7 +10,7 @@ from azurefunctions.extensions.http.fastapi import Request
 
 from durable_agent_host.agent_client import AgentClient
 from durable_agent_host.durable.turn_client import ClientFor
-from durable_agent_host.http.event_stream import EventStream, PartStream
+from durable_agent_host.http.event_stream import PartStream
 from durable_agent_host.http.request_handling import HandlerContext
 from durable_agent_host.http.routes import ROUTES
 from durable_agent_host.model.access import Action, RequestContext
@@ -75,7 +75,7 @@ class _RouteTransport(httpx2.AsyncBaseTransport):
         call = Request(scope, receive)
         context = self._context_for(route.action, request.headers.get("traceparent"))
         answer = await route.serve_app(self._host, call, self._client_for(context))
-        if isinstance(answer, EventStream | PartStream):
+        if isinstance(answer, PartStream):
             return httpx2.Response(answer.status_code, headers=answer.raw_headers, stream=_Body(answer))
         return httpx2.Response(answer.status_code, headers=answer.raw_headers, content=bytes(answer.body))
 
@@ -94,7 +94,7 @@ def _match(template: str, path: str) -> dict[str, str] | None:
 class _Body(httpx2.AsyncByteStream):
     """The parts of an answer, as they are read."""
 
-    def __init__(self, answer: EventStream | PartStream) -> None:
+    def __init__(self, answer: PartStream) -> None:
         self._answer = answer
 
     async def __aiter__(self) -> AsyncGenerator[bytes]:

@@ -32,8 +32,6 @@ OpenSegments = Callable[[], BlobStore]
 IsNeeded = Callable[[int, int], bool]
 """Whether an entry is wanted from one number up to, not including, another."""
 
-"""Reads the messages that a history provider of the app keeps of a session: in order, each once, with their names."""
-
 SLICE_BYTES: Final = 192 * 1024
 """Of a large blob or answer that is sent as its reader takes it; a multiple of three, for base64."""
 _AT_ONCE: Final = 16
@@ -89,16 +87,6 @@ class ConversationReader:
         self._open_store = open_store
         self._cache = cache
         self.service_files: ServiceFilesOf = no_files
-
-    async def chunks(self) -> list[Chunk]:
-        """Read the whole conversation, oldest first; the head comes last."""
-        ref_positions = [ref_position async for ref_position in self.leaves()]
-        segments = await self._segments([ref for _, ref in ref_positions])
-        chunks = [
-            Chunk(ref.name, first, segment.entries, segment.receipts)
-            for (first, ref), segment in zip(ref_positions, segments, strict=True)
-        ]
-        return [*chunks, self.head()]
 
     def head(self) -> Chunk:
         """Return the newest part of the conversation, which the entity holds."""
@@ -188,11 +176,12 @@ class ConversationReader:
 
     async def entries(self) -> tuple[Mapping[str, Any], ...]:
         """Return all entries of the conversation, complete, oldest first."""
-        entry_groups: list[tuple[Mapping[str, Any], ...]] = []
-        for chunk in await self.chunks():
+        segments = await self._segments([ref async for _, ref in self.leaves()])
+        entries: list[Mapping[str, Any]] = []
+        for stored_entries in (*(segment.entries for segment in segments), self.session.entries):
             await asyncio.sleep(0)
-            entry_groups.append(await self.attached(chunk.entries))
-        return tuple(entry for entries in entry_groups for entry in entries)
+            entries += await self.attached(stored_entries)
+        return tuple(entries)
 
     async def agent_session(self) -> Mapping[str, Any] | None:
         """Return the framework's session, serialized, or None before the first turn."""

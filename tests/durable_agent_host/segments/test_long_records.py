@@ -108,18 +108,22 @@ async def sizes(store: SqliteBlobStore, namespace: str) -> dict[str, int]:
     return {blob.name: blob.size async for blob in store.list_blobs(namespace)}
 
 
+async def find_entry_with_stored_text(store, session):
+    """An entry as it is stored, whose texts are elsewhere."""
+    async for chunk in record_of(store, session).oldest_first():
+        for entry in chunk.entries:
+            if "stored" in json.dumps(entry.get("extensionData", {})):
+                return entry
+    raise AssertionError("no entry has large texts")
+
+
 @pytest.mark.parametrize("field", ["sealed", "stored"])
 def test_references_of_others_are_not_imported(store, field):
     """A document cannot name blobs of another session: it is refused, with the place."""
     session = import_entries(store, turns(300))
     document = encode_session(session)
     if field == "stored":
-        (entry,) = [
-            entry
-            for chunk in asyncio.run(record_of(store, session).chunks())
-            for entry in chunk.entries
-            if "stored" in json.dumps(entry.get("extensionData", {}))
-        ][:1]
+        entry = asyncio.run(find_entry_with_stored_text(store, session))
         document = {"schemaVersion": "1.1.0", "data": {"conversationHistory": [entry]}}
     with pytest.raises(RequestError, match="line 1 refers to parts of another session"):
         asyncio.run(import_document(store, json.dumps(document).encode(), "c" * 32))
