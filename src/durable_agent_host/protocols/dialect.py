@@ -22,7 +22,6 @@ from durable_agent_host.errors import AgentClientError
 from durable_agent_host.http.event_stream import HEARTBEAT_SECONDS, EventStream
 from durable_agent_host.http.request_handling import HandlerContext, RouteRequest, read_log
 from durable_agent_host.http.route_transport import client_of_routes
-from durable_agent_host.http.sse import HEARTBEAT
 from durable_agent_host.model.access import Action, CallerAccess, RequestContext
 from durable_agent_host.model.log_entry import EVENT
 from durable_agent_host.model.turn import TurnRequest
@@ -109,22 +108,4 @@ def change_body(response: Response, body: str, media_type: str) -> Response:
 
 def event_stream(lines: AsyncGenerator[bytes], headers: Mapping[str, str] | None = None) -> Response:
     """Answer with a stream, which has heartbeats while it is silent."""
-    return EventStream(_with_heartbeats(lines), headers or {})
-
-
-async def _with_heartbeats(lines: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
-    async with aclosing(lines):
-        line = asyncio.ensure_future(anext(lines, None))
-        try:
-            while True:
-                await asyncio.wait({line}, timeout=HEARTBEAT_SECONDS)
-                if not line.done():
-                    yield HEARTBEAT
-                    continue
-                if (data := line.result()) is None:
-                    return
-                yield data
-                line = asyncio.ensure_future(anext(lines, None))
-        finally:
-            line.cancel()
-            await asyncio.gather(line, return_exceptions=True)
+    return EventStream(lines, headers or {})
