@@ -378,6 +378,12 @@ def test_an_mcp_tool_has_the_same_owners(site: Site):
         assert result["isError"]
         assert reason in result["content"][0]["text"]
         assert "list of users" not in result["content"][0]["text"]
+    endpoint = f"{site.host.url}/api/mcp"
+    for caller, status, reason in (("bob", 200, "no session 'tool'"), ("banned", 403, "you are banned")):
+        params = {"name": "Echo", "arguments": {"query": "let me in", "sessionId": "tool"}}
+        request = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+        refused = requests.post(endpoint, json=request, headers={"x-who": caller})
+        assert (refused.status_code, reason in refused.text) == (status, True), refused.text
     assert site.ask("GET", f"{SESSIONS}/tool", "ada").json()["message_count"] == 2
 
 
