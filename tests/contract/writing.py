@@ -13,25 +13,19 @@ from durable_agent_host.errors import FencedError
 from durable_agent_host.model.log_entry import EVENT, LogEntry
 from tests.contract import conftest
 
-AT_ONCE = 3
 FENCED = 7
 """The exit status of a writer that a later attempt has fenced."""
 
 
 async def write(backend: conftest.Backend, log_id: str) -> None:
-    """Append pairs of entries, some appends at once, for as long as the log takes them."""
+    """Append pairs of entries for as long as the log takes them."""
     log = backend.store()
     attempt = await log.open(log_id)
-    numbers = itertools.count()
-
-    async def append() -> None:
-        while True:
-            text = f"{attempt}:{next(numbers)}"
+    try:
+        for number in itertools.count():
+            text = f"{attempt}:{number}"
             pair = [LogEntry(EVENT, {"event": "message.delta", "data": {"text": text + half}}) for half in "ab"]
             print(json.dumps([await log.append(log_id, pair, attempt=attempt), text]), flush=True)
-
-    try:
-        await asyncio.gather(*(append() for _ in range(AT_ONCE)))
     except FencedError:
         sys.exit(FENCED)
     finally:
