@@ -294,6 +294,11 @@ def test_a_streamed_text_is_sent_when_it_is_complete(lives: Lives, model: Practi
     assert reader.last.data["message"] == "What is (hidden)?"
     assert "word-99" in sent(model).decode()
     assert b"word-" not in received_data
+    model.plan({"text": "word-8 is it."})
+    run = {"threadId": uuid4().hex, "runId": "r1", "messages": [{"id": "u1", "role": "user", "content": "And now?"}]}
+    answer, repeated = (requests.post(f"{lives.host.url}/api/agui/Words", json=run).text for _ in range(2))
+    assert answer == repeated
+    assert '"delta":"(hidden) is it."' in answer
 
 
 def test_a_function_that_fails_fails_the_turn(lives: Lives, model: PracticeModel, folder: Path):

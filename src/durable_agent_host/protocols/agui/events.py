@@ -24,8 +24,13 @@ _USAGE: Final[Mapping[str, str]] = {
     "reasoning_output_token_count": "reasoningTokens",
     "cache_read_input_token_count": "cachedInputTokens",
 }
-_FIELDS: Final = {"Idempotency-Key": "runId", "the session id": "threadId", "client_tools": "tools"}
-"""What errors name → the field of a client."""
+_FIELDS: Final = {
+    "Idempotency-Key": "runId",
+    "the session id": "threadId",
+    "client_tools": "tools",
+    "ask with policy 'queue'": "if it waits, connect and answer its interrupts and tool calls",
+}
+"""What errors name → what it is for a client."""
 STATE_SNAPSHOT: Final = "STATE_SNAPSHOT"
 _DECISION: Final = {"approved": {"type": "boolean"}, "reason": {"type": "string"}}
 _EDIT: Final = {"editedArgs": {"type": "object"}}
@@ -131,6 +136,9 @@ class RunEvents:
                 if calls := self.waiting_calls():
                     yield from self.finish(self._wait_outcome(calls))
             case names.TURN_COMPLETED | names.TURN_CANCELLED | names.TURN_FAILED:
+                for index, message in enumerate(data.get("messages", ())):
+                    if index not in self._texts:
+                        yield from self._show_again({"index": index, **message})
                 yield from self._end(name, data)
             case names.CALL_PENDING:
                 self._pending[data["call_id"]] = data
@@ -150,6 +158,11 @@ class RunEvents:
         self._offsets[message["id"]] = offset
         self._messages.append(message)
         return message
+
+    def _show_again(self, message: Mapping[str, Any]) -> Iterator[Wire]:
+        """Show a message whose events are no longer kept."""
+        for name in (names.MESSAGE_STARTED, names.MESSAGE_DELTA, names.MESSAGE_COMPLETED):
+            yield from self.add(TurnEvent(0, name, message, "", ""))
 
     def _close(self) -> Iterator[Wire]:
         """End the message and the reasoning that are open."""
