@@ -120,6 +120,7 @@ def test_an_approval_is_an_interrupt_and_a_visitor_gets_it(cases: Cases, host: A
     assert (interrupt["reason"], interrupt["metadata"]["arguments"]) == ("tool_call", {"amount": 3})
     assert "editedArgs" in interrupt["responseSchema"]["properties"]
     assert hurry["error"]["status"] == 409
+    assert "connect and answer its interrupts" in hurry["error"]["message"]
     assert types(visitor) == [*BEGIN, "CUSTOM", "TOOL_CALL_RESULT", *MESSAGE, *END]
     assert visitor["messages"] == owner["messages"]
     assert visitor["messages"][2]["content"].startswith("paid 4.0")
@@ -251,6 +252,9 @@ def test_replies_that_no_call_waits_for_are_refused_at_once(host: AgentHost, mod
     refuse(post(host, resume_of(run, first, first)), 400)
     refuse(post(host, run | {"messages": [message]}))
     refuse(post(host, resume_of(run, first, approved="perhaps")), 400)
+    hurry = [message | {"toolCallId": first}, {"id": "u2", "role": "user", "content": "hurry"}]
+    refuse(post(host, run | {"runId": uuid4().hex, "messages": hurry}), 400)
+    assert f"waits for pay ({first})" in post(host, resume_of(run, first, "call_nobody")).json()["message"]
     resumption = resume_of(run, first) | {"messages": [message | {"toolCallId": first}]}
     resumed = events_of(host, resumption)
     assert [event["content"] for event in resumed if event["type"] == "TOOL_CALL_RESULT"] == ["paid 3.0"]
@@ -265,6 +269,8 @@ def test_replies_that_no_call_waits_for_are_refused_at_once(host: AgentHost, mod
     assert events_of(host, resume) == end
     assert events_of(host, resumption) == resumed
     refuse(post(host, resume_of(run, "call_nobody")))
+    refuse(post(host, resume_of(run, first, approved=False) | {"messages": hurry[1:]}), 400)
+    assert "hurry" not in json.dumps(host.session("Helper", run["threadId"]))
 
 
 def test_an_approval_within_an_agent_is_an_interrupt(host: AgentHost, model: PracticeModel):
@@ -291,6 +297,37 @@ def test_a_message_after_a_failed_turn_begins_another(host: AgentHost, model: Pr
     *_, snapshot, end = events_of(host, run | {"runId": uuid4().hex, "messages": messages})
     assert end["type"] == "RUN_FINISHED"
     assert [message.get("content") for message in snapshot["messages"]][-3:] == ["Bonn", "again", "In Bonn."]
+
+
+def test_a_message_with_results_of_tools_comes_once(host: AgentHost, model: PracticeModel):
+    """A repeated run, whatever its id, has the same events; a refused one brings no message."""
+    model.plan(PLANS["agui tool"][0], {"text": "In Bonn, then."})
+    run = run_input("where", tools=[{"name": "locate", "description": "Where."}])
+    messages = events_of(host, run)[-2]["messages"]
+    located = {"id": "t1", "role": "tool", "toolCallId": messages[-1]["toolCalls"][0]["id"], "content": "Bonn"}
+    message = {"id": "u2", "role": "user", "content": "hurry"}
+
+    def next_run(*new_messages: Mapping[str, Any]) -> dict[str, Any]:
+        return run | {"runId": uuid4().hex, "messages": [*messages, *new_messages]}
+
+    assert post(host, next_run(located | {"content": [ODD_IMAGE]}, message)).status_code == 400
+    hurried = next_run(located, message)
+    events = events_of(host, hurried)
+    assert events_of(host, hurried) == events
+    assert events_of(host, hurried | {"runId": "another"})[1:-1] == events[1:-1]
+    assert json.dumps(model.requests()[-1]).count("hurry") == 1
+    session = host.session("Helper", run["threadId"])
+    assert [turn for turn in session["turns"] if "joined_turn_id" not in turn] == session["turns"][:1]
+    assert json.dumps(session["messages"]).count("hurry") == 1
+
+
+def test_a_thread_that_was_deleted_is_not_begun_again(host: AgentHost, model: PracticeModel):
+    """What the client has of it would be lost to the model."""
+    model.plan({"text": "Hello."})
+    run = run_input("hello")
+    messages = [*events_of(host, run)[-2]["messages"], *run["messages"]]
+    assert requests.delete(f"{host.url}/api/agents/Helper/sessions/{run['threadId']}").ok
+    assert post(host, run | {"runId": uuid4().hex, "messages": messages}).status_code == 409
 
 
 def test_a_thread_has_the_state_of_its_session(host: AgentHost, model: PracticeModel):
@@ -337,7 +374,7 @@ def test_a_run_may_have_any_id(host: AgentHost, model: PracticeModel):
         ({"messages": [{"id": "u", "role": "user", "content": [ODD_IMAGE]}]}, "source"),
         ({"messages": [{"id": "t", "role": "tool", "content": "no call"}]}, "nothing in the thread waits"),
         ({"runId": " "}, "runId"),
-        ({"resume": [NO_REPLY]}, "nothing in the thread waits"),
+        ({"resume": [NO_REPLY]}, "comes with 'resume'"),
     ],
 )
 def test_what_is_not_taken_is_refused(host: AgentHost, fields: dict[str, Any], reason: str):

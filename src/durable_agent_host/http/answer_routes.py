@@ -76,7 +76,7 @@ async def submit_replies(host: HandlerContext, call: RouteRequest, client: TurnC
     if (conflict := _find_conflict(turn, replies)) is not None:
         return turn_conflict(turn, *conflict)
     for call_id in new_ids:
-        _check_form(calls[call_id], replies[call_id], host, turn.request.agent)
+        check_form(calls[call_id], replies[call_id], host, turn.request.agent)
     await client.check_log()  # without the log the turn could not continue, and its work so far would be lost
     signed_replies = sign_replies(principal, replies)
     new_replies = {call_id: answer for call_id, answer in signed_replies.items() if call_id not in visible_ids}
@@ -112,7 +112,7 @@ async def submit_callback(host: HandlerContext, call: RouteRequest, client: Turn
             if _is_progress_due(pending):
                 await client.show_progress(turn, call_id, answer["progress"])
             return json_response(HTTPStatus.ACCEPTED, CallbackWire(call_id=call_id, status="waiting"), {})
-        _check_form(pending, answer, host)
+        check_form(pending, answer, host)
         await client.check_log()
     if turn.outcome is None and not has_reply and "progress" not in answer:
         is_pending = any(pending["call_id"] == call_id for pending in turn.pending)
@@ -197,7 +197,7 @@ async def answer_run(host: HandlerContext, call: RouteRequest, client: TurnClien
         raise NotFoundError(f"no run that you may answer waits for an answer to {', '.join(map(repr, unknown_ids))}")
     for call_id, reply in replies.items():
         if questions_by_id[call_id].reply_digest is None:
-            _check_form(questions_by_id[call_id].call, reply, host)
+            check_form(questions_by_id[call_id].call, reply, host)
         if "result" not in reply:
             raise RequestError(f"call {call_id} is a question of a workflow, which takes no 'error': send a 'result'")
     results = {call_id: reply["result"] for call_id, reply in replies.items()}
@@ -268,7 +268,7 @@ def _may_answer(pending: Mapping[str, Any], turn: Turn, principal: Principal | N
     return True
 
 
-def _check_form(pending: Mapping[str, Any], answer: Mapping[str, Any], host: HandlerContext, agent: str = "") -> None:
+def check_form(pending: Mapping[str, Any], answer: Mapping[str, Any], host: HandlerContext, agent: str = "") -> None:
     """Refuse an answer of another form than the call needs, or a result or arguments that it does not accept."""
     kind = str(pending["kind"])
     if not is_answer_to(kind, answer):

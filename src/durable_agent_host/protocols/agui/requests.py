@@ -16,6 +16,7 @@ from durable_agent_host.http.parse import parse_object
 from durable_agent_host.model.ids import check_idempotency_key, check_session_id
 from durable_agent_host.model.pending_call import DECISIONS
 from durable_agent_host.protocols.agui.events import RunEvents, Wire, message_id, turn_of_message
+from durable_agent_host.turn.turn_requests import hash_of
 from durable_agent_host.turn.turn_wire import validate
 
 _CONTEXT: Final = "Context of the application:\n"
@@ -83,6 +84,11 @@ class RunInput(BaseModel, extra="forbid", alias_generator=to_camel, defer_build=
         parts = [_part_for_turn(part) for message in messages for part in _parts(message.get("content"))]
         return parts and [*context, *parts]
 
+    @property
+    def message_key(self) -> str:
+        """The key of the user's messages that come with results of tools: the same in a repeated run."""
+        return hash_of([sorted(self.replies), self.parts])
+
 
 _reader: Final = TypeAdapter(RunInput)
 """Made when there is a request, as `RunInput` says: that takes milliseconds of a start."""
@@ -104,6 +110,11 @@ def read_input(body: bytes) -> RunInput:
         )
     check_idempotency_key(request.run_id, "runId")
     check_session_id(request.thread_id)
+    if request.resume and request.parts:
+        raise RequestError(
+            "a message of the user comes with 'resume': send it after the run that goes on, or remove it if the thread "
+            "has it"
+        )
     for message in request.new_messages:
         if message["role"] not in {"user", "tool", "activity"}:
             raise RequestError(

@@ -16,7 +16,8 @@ from durable_agent_host.agent_client import TurnEvent
 from durable_agent_host.codec.log_entry import encode_compact
 from durable_agent_host.durable.turn_client import TurnClient
 from durable_agent_host.errors import AgentClientError, TurnRejectedError
-from durable_agent_host.http.parse import parse_resume
+from durable_agent_host.http.answer_routes import check_form
+from durable_agent_host.http.parse import parse_replies, parse_resume
 from durable_agent_host.http.request_handling import HandlerContext, Route, RouteRequest
 from durable_agent_host.http.sse import OPENING
 from durable_agent_host.model.ids import can_be_instance
@@ -65,15 +66,23 @@ class _Thread:
     def _has_other_end(self) -> bool:
         last_ids = {entry["turn_id"] for name in ("turns", "messages") for entry in self.session[name][-1:]}
         last_ids |= {self.session["running_turn_id"]} - {None}
-        return bool(last_ids) and self.request.turn_id not in last_ids
+        return self.request.turn_id not in (last_ids or {None})
+
+    async def _turn_id_of(self, key: str) -> str:
+        secret = await self._client.claims.id_secret()
+        return id_of_key("turn", *self._key, key, context=self._client.context, secret=secret)
+
+    async def has_message_with_replies(self) -> bool:
+        """Return whether the thread has got the user's message that comes with results of tools."""
+        turn_id = await self._turn_id_of(self.request.message_key)
+        return await self._client.find(*self._key, turn_id) is not None
 
     async def begin(self) -> Response:
         """Run a turn, or read it again."""
         request = self.request
         agent, session_id = self._key
         key = request.run_id
-        secret = await self._client.claims.id_secret()
-        turn_id = id_of_key("turn", *self._key, key, context=self._client.context, secret=secret)
+        turn_id = await self._turn_id_of(key)
         if (self._has_other_end or self._has_other_state) and not await self._client.find(*self._key, turn_id):
             raise TurnRejectedError(
                 "the thread has not ended with the messages of the request, or has another 'state', which only tools "
@@ -104,13 +113,20 @@ class _Thread:
                 f"no turn waits for {', '.join(request.replies)}: connect to see what the thread has"
             )
         if calls.keys() != request.replies.keys() or (self._has_other_state and turn.outcome is None):
+            names = ", ".join(f"{call['name']} ({id_})" for id_, call in calls.items())
             raise TurnRejectedError(
-                "the thread waits: cover its open interrupts and tool calls, and no others, by 'resume' and messages "
-                "of tools, and leave its state as it is"
+                f"the thread waits for {names}: cover them all, and no others, in one run by 'resume' and messages of "
+                "tools, and leave its state as it is"
             )
-        if request.parts:
-            await self._agents.steer(*self._key, request.parts, idempotency_key=request.run_id)
-        await self._agents.answer(*key, [reply_to(call, request.replies[id_]) for id_, call in calls.items()])
+        replies = [reply_to(call, request.replies[id_]) for id_, call in calls.items()]
+        if request.parts and not await self.has_message_with_replies():
+            if turn.outcome or calls.keys() & turn.replies.keys():
+                raise TurnRejectedError("the calls have been answered: connect, and send the message alone")
+            for reply in replies:  # a message stays, so it is sent only with replies that are accepted
+                ((id_, fields),) = parse_replies(encode_compact(reply).encode()).items()
+                check_form(calls[id_], fields, self._host)
+            await self._agents.steer(*self._key, request.parts, idempotency_key=request.message_key)
+        await self._agents.answer(*key, replies)
         return self._stream(run_events, request.messages, self._agents.follow(*key, after=event.id))
 
     async def connect(self) -> Response:
@@ -186,7 +202,8 @@ async def run(host: HandlerContext, call: RouteRequest, client: TurnClient) -> R
     running_id = thread.session["running_turn_id"]
     last_id = next((turn["turn_id"] for turn in thread.session["turns"][-1:]), None)
     turn_id = request.turn_id or running_id or last_id
-    if request.resume or (request.replies and (turn_id == running_id or not request.parts)):
+    is_resumption = request.resume or (request.replies and (turn_id == running_id or not request.parts))
+    if is_resumption or (request.replies and await thread.has_message_with_replies()):
         return await thread.resume(turn_id)
     return await (thread.begin() if request.parts else thread.connect())
 
