@@ -188,6 +188,9 @@ def test_a_page_brings_its_tools_and_is_told_what_a_run_does_not_take(site: Agen
         refused = post(site, "tools", "no", **body)
         assert (refused.status_code, refused.headers["content-type"]) == (400, "text/plain; charset=utf-8"), body
         assert next(iter(body)) in refused.text
+    for chat_id in ("chat~1", "c" * 121):
+        refused = post(site, chat_id, "no")
+        assert (refused.status_code, repr(chat_id) in refused.text) == (400, True)
     for data in ("[1]", "null"):
         assert "an object" in requests.post(f"{site.url}/api/ai/Guide", data=data).text
     assert requests.post(f"{site.url}/api/ai/Nobody", json={"id": "c", "message": {}}).status_code in {400, 404}

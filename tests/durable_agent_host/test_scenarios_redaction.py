@@ -315,3 +315,28 @@ def test_a_function_that_fails_fails_the_turn(lives: Lives, model: PracticeModel
     assert host.session("Stumbles", session)["messages"] == []
     assert host.run("Stumbles", {"message": "Again", "session_id": session}).json()["response"] == "Fine."
     wait_until(lambda: b"stumble over" not in read_all_bytes(folder))
+
+
+def test_a_page_that_posts_again_after_the_end_gets_the_answer(lives: Lives, model: PracticeModel):
+    """The events of the turn are deleted; the steps that the page has are not sent in place of it."""
+    host = lives.host
+    model.plan({"calls": [{"name": "pay", "arguments": {"card": "c", "reason": "r"}}]}, {"text": "Paid."})
+    message = {"id": "u", "role": "user", "parts": [{"type": "text", "text": "pay"}]}
+
+    def chunks_of(message: dict[str, Any]) -> list[dict[str, Any]]:
+        response = host.post("/ai/Teller", json.dumps({"id": "page", "message": message}).encode())
+        lines = response.text.split("\n\n")[:-2]
+        return [json.loads(line.removeprefix("data: ")) for line in lines]
+
+    start, _, call, *_ = chunks_of(message)
+    part = {"toolCallId": call["toolCallId"], "state": "approval-responded", "approval": {"approved": True}}
+    answer = {"id": start["messageId"], "role": "assistant", "parts": [{"type": "step-start"}, part]}
+    assert chunks_of(answer)[-1]["finishReason"] == "stop"
+    events = f"/agents/Teller/sessions/page/turns/{start['messageId']}/events"
+    wait_until(lambda: "turn.started" not in host.get(events).text)
+    for repeated in (message, answer):
+        chunks = chunks_of(repeated)
+        assert [chunk["type"] for chunk in chunks if "text" not in chunk["type"]] == [
+            *("start", "start-step", "finish-step", "finish")
+        ]
+        assert [chunk["delta"] for chunk in chunks if "delta" in chunk] == ["Paid."]

@@ -32,6 +32,8 @@ function Chat() {
     chat.resumeStream();
   };
   const isBusy = chat.status === "submitted" || chat.status === "streaming";
+  // a message that is sent while a call waits stands behind it, and the approval is no longer in the last message
+  const isWaiting = chat.messages.some(({ parts }) => parts.some((part) => part.state === "approval-requested"));
 
   const send = (form) => {
     chat.sendMessage({ text: form.get("text"), messageId: edited?.id });
@@ -46,11 +48,11 @@ function Chat() {
           <Part key={`${message.id} ${index}`} part={part} onApproval={chat.addToolApprovalResponse} />
         )))}
       <form action={send}>
-        <input key={edited?.id} name="text" size="60" aria-label="message" placeholder="Tell me a story" defaultValue={edited && textOf(edited)} autoFocus />{" "}
-        <button>{edited ? "Send again" : "Send"}</button>{" "}
+        <input key={edited?.id} name="text" size="60" aria-label="message" placeholder="Tell me a story" defaultValue={edited && textOf(edited)} disabled={isWaiting} autoFocus />{" "}
+        <button disabled={isWaiting}>{edited ? "Send again" : "Send"}</button>{" "}
         {isBusy
           ? <button type="button" onClick={() => fetch(`${api}/${id}/stop`, { method: "POST" })}>Stop</button>
-          : <button type="button" disabled={!chat.messages.length} onClick={() => chat.regenerate()}>Another answer</button>}
+          : <button type="button" disabled={isWaiting || !chat.messages.length} onClick={() => chat.regenerate()}>Another answer</button>}
       </form>
       <p id="state">{chat.status}</p>
       {chat.error && <p>{chat.error.message} <button onClick={comeBack}>Come back</button></p>}

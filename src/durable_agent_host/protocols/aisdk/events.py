@@ -53,6 +53,8 @@ class UIMessageStream:
         if not self._events:
             self.step += 1
             chunks.append({"type": "start-step"})
+            if event.is_last and self.step == 1:  # the log has been deleted: the end has the answer
+                chunks += [chunk for message in event.data.get("messages", ()) for chunk in _parts_of_message(message)]
         self._events.append(event)
         chunks += self._translate(event)
         if event.is_last or event.name == turn_events.TURN_WAITING:
@@ -137,6 +139,12 @@ def ending_of(event: TurnEvent) -> list[Chunk]:
         "messageMetadata": {"usage": data.get("usage")},
     }
     return [*chunks, {"type": "finish", **finish}]
+
+
+def _parts_of_message(message: Mapping[str, Any]) -> list[Chunk]:
+    part = {"id": "text"}
+    text = [{"type": "text-start"}, {"type": "text-delta", "delta": message["text"]}, {"type": "text-end"}]
+    return [*({**chunk, **part} for chunk in text), *_attachments_of(message)]
 
 
 def _attachments_of(message: Mapping[str, Any]) -> list[Chunk]:

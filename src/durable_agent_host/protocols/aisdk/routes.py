@@ -7,6 +7,7 @@ branch.
 """
 
 import json
+import re
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
@@ -22,12 +23,16 @@ from durable_agent_host.errors import AgentClientError, RequestError, TurnReject
 from durable_agent_host.http.parse import parse_object
 from durable_agent_host.http.request_handling import HandlerContext, Route, RouteRequest
 from durable_agent_host.http.response_views import json_response
-from durable_agent_host.model.ids import check_idempotency_key
+from durable_agent_host.model.ids import MAX_SESSION_ID_CHARACTERS, check_idempotency_key
 from durable_agent_host.protocols.aisdk.events import Chunk, UIMessageStream, ending_of
 from durable_agent_host.protocols.dialect import agent_client, change_body, event_stream, first_event, none_if
 from durable_agent_host.turn.turn_wire import validate
 
 _NEW: Final[Mapping[str, Any]] = {"session_id": "", "messages": (), "running_turn_id": None}
+_MAX_CHARACTERS: Final = MAX_SESSION_ID_CHARACTERS - len("~1000000")
+"""Maximum length of a chat's id."""
+_BRANCH: Final = re.compile(r"~\d+$")
+"""Ending of a branch's id."""
 _find: Final = partial(none_if, HTTPStatus.NOT_FOUND)
 
 
@@ -37,6 +42,11 @@ class _Chat:
     def __init__(self, host: HandlerContext, call: RouteRequest, client: TurnClient, chat_id: str = "") -> None:
         self.agent = host.agent(call.path_part("agent"))
         self.id = chat_id or call.path_part("chat")
+        if len(self.id) > _MAX_CHARACTERS or _BRANCH.search(self.id):
+            raise RequestError(
+                f"the chat id {self.id!r} has more than {_MAX_CHARACTERS} characters or ends with '~' and a number, "
+                "which is the name of a branch: use another id"
+            )
         self.api = agent_client(host, call, client, "ai")
 
     def turn_names(self, message_id: str) -> tuple[str, str, str]:
@@ -89,11 +99,12 @@ class _Chat:
             try:
                 async with aclosing(events):
                     async for event in events:
+                        is_alone = event.is_last and not stream.step
                         if not stream.step:
                             message_id = event.turn_id + event.session_id.removeprefix(self.id)
                             yield _encode({"type": "start", "messageId": message_id})
                         chunks = stream.feed(event)
-                        if stream.step > steps:
+                        if stream.step > steps or is_alone:
                             yield _encode(*chunks)
                         if event.is_last:
                             yield _encode(*ending_of(event))
