@@ -85,8 +85,9 @@ class _Thread:
         turn_id = await self._turn_id_of(key)
         if (self._has_other_end or self._has_other_state) and not await self._client.find(*self._key, turn_id):
             raise TurnRejectedError(
-                "the thread has not ended with the messages of the request, or has another 'state', which only tools "
-                f"change: connect to get both, or fork the session {session_id!r}, and use the fork's id as 'threadId'"
+                "the thread has not ended with the messages of the request, was deleted, or has another 'state', which "
+                "only tools change: connect to get what it has, or fork the session "
+                f"{session_id!r}, and use the fork's id as 'threadId'"
             )
         tools = {"client_tools": request.tools} if request.tools else {}
         events = self._agents.stream(
