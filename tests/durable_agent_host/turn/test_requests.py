@@ -36,7 +36,7 @@ def test_hashes_are_what_receipts_keep():
     body |= {"policy": "reject", "enable_tool_calls": False}
     run_request = parse_run(json.dumps(body).encode(), {"content-type": "application/json"}, {})
     run = read_run_request("Agent", "s", {"message": "hi", "correlationId": "c", "options": {"a": 1}, "role": "user"})
-    assert [run_request.request_hash, run.request_hash, hash_of("grüß \ud83d")] == [
+    assert [run_request.request.request_hash, run.request_hash, hash_of("grüß \ud83d")] == [
         "6c619ebe6786503b6ea6a7879a88ac74449ac3b6c6b94c4e5a518b26ca411df0",
         "cfba06a4382b91f0b1bf0a97c22b5008db5c6d7497b1ded4b8397fc172e8aa12",
         "10932a619aa44b56c5eea093b7624a9597829d3f10023ce6508858770a663ac3",

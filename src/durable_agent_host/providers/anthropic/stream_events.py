@@ -45,8 +45,8 @@ async def flatten_groups(updates: AsyncIterable[ChatResponseUpdate]) -> AsyncGen
 class Reader:
     """Reads the events of one stream.
 
-    The framework does not see where calls of the app's tools begin: it would fail a response with calls that was
-    refused or cut off. They do not run before the end of the response, see `agent.layers.response`.
+    Calls of the app's tools are held back until the service says why the model has stopped: the framework fails a
+    response with calls that was refused or cut off.
 
     Args:
         parse: the framework's reading of a block; used only for calls of the app's tools.
@@ -56,8 +56,7 @@ class Reader:
         self._parse = parse
         self._accumulator = MessageAccumulator()
         self._container: Block | None = None
-        self._has_calls = False
-        self._stop_reason: str | None = None
+        self._calls: list[ChatResponseUpdate] = []
 
     def begin(self, event: Any) -> list[ChatResponseUpdate]:
         """Read the blocks and the container with which the message starts."""
@@ -68,11 +67,11 @@ class Reader:
             updates += self._item_updates(event, self._accumulator.stop_all())
         return updates
 
-    def start(self, event: Any) -> ChatResponseUpdate:
+    def start(self, event: Any) -> ChatResponseUpdate | None:
         """Read ``content_block_start``."""
-        return UpdateGroup([self._start_block(event, event.index, event.content_block)])
+        return self._hold_call(event.index, self._start_block(event, event.index, event.content_block))
 
-    def delta(self, event: Any) -> ChatResponseUpdate:
+    def delta(self, event: Any) -> ChatResponseUpdate | None:
         """Read ``content_block_delta``."""
         delta = event.delta
         kind = str(getattr(delta, "type", None) or "")
@@ -85,22 +84,32 @@ class Reader:
         plain = plain_block(delta)
         open_block.add(plain)
         content = _LIVE[kind](plain, open_block) if kind in _LIVE else None
-        return _update(content, ItemUpdate(open_block.part, event))
+        return self._hold_call(event.index, _update(content, ItemUpdate(open_block.part, event)))
 
     def stop(self, event: Any) -> ChatResponseUpdate | None:
         """Read ``content_block_stop``."""
+        is_call = self._accumulator.is_open_call(event.index)
         part = self._accumulator.stop(event.index)
-        return None if part is None else _update(None, ItemUpdate(part, event))
+        if part is None:
+            return None
+        update = _update(None, ItemUpdate(part, event))
+        if not is_call:
+            return update
+        self._calls.append(update)
+        return None
 
     def end(self, event: Any) -> list[ChatResponseUpdate]:
-        """Read ``message_delta``: finish what is open, and report where code ran."""
-        self._stop_reason = getattr(event.delta, "stop_reason", None) or self._stop_reason
+        """Read ``message_delta``: finish what is open, emit the calls, and report where code ran."""
+        stop_reason = getattr(event.delta, "stop_reason", None)
+        calls: list[ChatResponseUpdate] = []
+        if stop_reason in _STOPS:
+            calls, self._calls = self._calls, []
         if (container := getattr(event.delta, "container", None)) is not None:
             self._container = plain_block(container)
-        if self._accumulator.has_open_calls and self._stop_reason not in _CUT:
+        if self._accumulator.has_open_calls and stop_reason not in _CUT:
             raise _invalid_calls_error()
         parts = [*self._accumulator.stop_all(), *self._accumulator.set_container(self._container)]
-        return self._item_updates(event, parts)
+        return [*calls, *self._item_updates(event, parts)]
 
     def finish(self) -> None:
         """Read ``message_stop``.
@@ -108,14 +117,19 @@ class Reader:
         Raises:
             ResponseInvalidatedException: the model has called tools, and has not stopped for them.
         """
-        if self._has_calls and self._stop_reason not in _STOPS:
+        if self._calls:
             raise _invalid_calls_error()
+
+    def _hold_call(self, index: Any, update: ChatResponseUpdate) -> ChatResponseUpdate | None:
+        if not self._accumulator.is_open_call(index):
+            return update
+        self._calls.append(update)
+        return None
 
     def _start_block(self, event: Any, index: Any, block: Any) -> ChatResponseUpdate:
         plain = with_text_names(plain_block(block))
         open_block = self._accumulator.start(index, plain)
         if plain.get("type") == "tool_use":
-            self._has_calls = True
             contents = self._parse(block)
         elif plain.get("type") == "text":
             contents = [Content("text", text=str(plain.get("text") or ""), merge_mode="append")]
