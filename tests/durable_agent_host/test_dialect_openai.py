@@ -137,7 +137,9 @@ def test_a_response_is_created_streamed_and_read_again(client: openai.OpenAI, si
     text, image, file = message.content
     assert (text.text, image.image_url, file.filename) == ("hi", parts[1]["image_url"], "a.txt")
     assert file.file_url == parts[2]["file_data"]
-    assert [found.id for found in client.models.list()] == ["Talker", "Helper", "Open"]
+    assert [found.id for found in client.models.list()] == [
+        *("Talker", "Helper", "Open", "Discreet", "Booking"),
+    ]
 
 
 def test_the_agents_tools_are_mcp_calls(client: openai.OpenAI, site: AgentHost, model: PracticeModel):
@@ -198,7 +200,8 @@ def test_an_approval_is_requested_and_the_call_runs_in_the_next_response(client:
     response = client.responses.create(model="Helper", input="pay")
     (request,) = response.output
     assert (request.type, request.name, request.server_label) == ("mcp_approval_request", "pay", "Helper")
-    reply: Any = {"type": "mcp_approval_response", "approval_request_id": request.id, "approve": True}
+    assert client.responses.cancel(response.id).status == "completed"
+    reply = approval_of(response)
     refused = {
         "input[0].approve": [reply | {"approve": "yes"}],
         "input[0].approval_request_id": [reply | {"approval_request_id": "mcpr_1"}],
@@ -220,6 +223,54 @@ def test_an_approval_is_requested_and_the_call_runs_in_the_next_response(client:
     assert client.conversations.delete(response.conversation.id).deleted
     with pytest.raises(openai.NotFoundError):
         client.responses.retrieve(final.id)
+
+
+def approval_of(response: Any) -> Any:
+    """Approve the last call of a response."""
+    return {"type": "mcp_approval_response", "approval_request_id": response.output[-1].id, "approve": True}
+
+
+def test_a_response_whose_log_is_deleted_has_its_answer(client: openai.OpenAI, model: PracticeModel):
+    """Of an agent with redaction, the last response has what is left of the turn; the same request is the same."""
+    model.plan(PAY, {"text": "Paid."})
+    asked = client.responses.create(model="Discreet", input="pay")
+    body: dict[str, Any] = {
+        "model": "Discreet",
+        "previous_response_id": asked.id,
+        "input": [approval_of(asked)],
+        "extra_headers": {"Idempotency-Key": "discreet"},
+    }
+    final, repeated = (client.responses.create(**body) for _ in range(2))
+    read = client.responses.retrieve(final.id)
+    assert [found.id for found in (repeated, read)] == [final.id] * 2
+    assert [found.output_text for found in (final, repeated, read)] == ["Paid."] * 3
+    assert [*client.responses.retrieve(final.id, stream=True)][-1].response.output_text == "Paid."
+    first = client.responses.retrieve(asked.id)
+    assert (first.status, first.output) == ("completed", [])
+    items = client.conversations.items.list(final.conversation.id, order="asc").data
+    assert [item.role for item in items] == ["user", "assistant"]
+
+
+def test_a_question_of_a_workflow_gets_the_type_for_which_it_asks(client: openai.OpenAI):
+    """The output of its call is JSON of that type."""
+    asked = client.responses.create(model="Booking", input="book")
+    output: Any = {"type": "function_call_output", "call_id": asked.output[0].call_id, "output": "many"}
+    body: dict[str, Any] = {"model": "Booking", "previous_response_id": asked.id}
+    with pytest.raises(openai.BadRequestError, match="not of type 'integer'"):
+        client.responses.create(**body, input=[output])
+    assert client.responses.create(**body, input=[output | {"output": "4"}]).output_text == "4 seats are booked."
+
+
+def test_after_a_failed_turn_the_conversation_goes_on(client: openai.OpenAI, model: PracticeModel):
+    """The retry follows the last response of which the client knows, and the model knows what was done."""
+    model.plan({"text": "Hello."}, WEATHER, {"error": {"status": 400, "code": "bad", "message": "no such thing"}})
+    first = client.responses.create(model="Helper", input="hi")
+    with pytest.raises(openai.InternalServerError, match="no such thing"):
+        client.responses.create(model="Helper", input="weather?", previous_response_id=first.id)
+    model.plan({"text": "Sunny."})
+    retried = client.responses.create(model="Helper", input="weather?", previous_response_id=first.id)
+    assert retried.conversation == first.conversation
+    assert "sunny in Bonn" in json.dumps(model.requests()[-1]["body"]["input"])
 
 
 def test_an_earlier_response_forks_and_the_last_one_continues(client: openai.OpenAI, model: PracticeModel):
@@ -266,7 +317,7 @@ def test_an_earlier_response_forks_and_the_last_one_continues(client: openai.Ope
         client.responses.delete(second.id)
 
 
-def test_what_a_client_sends_is_honoured_or_refused(client: openai.OpenAI, model: PracticeModel):
+def test_what_a_client_sends_is_honoured_or_refused(client: openai.OpenAI, site: AgentHost, model: PracticeModel):
     """An app allows options by name; everything else is a 400 that names it, and that no client repeats."""
     model.plan({"text": '{"town": "Ghent"}'})
     schema = {"type": "object", "properties": {"town": {"type": "string"}}, "required": ["town"]}
@@ -287,6 +338,7 @@ def test_what_a_client_sends_is_honoured_or_refused(client: openai.OpenAI, model
         ("temperature", "allowed_options", {"temperature": 0.5}),
         ("instructions", "allowed_options", {"instructions": "Be brief."}),
         ("store", "allowed_options", {"store": False}),
+        ("response_format", "'response_format' cannot be set", {"response_format": {"type": "text"}}),
         ("verbosity", "allowed_options", {"text": {"verbosity": "low"}}),
         ("tool_choice", "'auto' or 'none'", {"tool_choice": "required"}),
         ("tools[0].type", "web_search", {"tools": [{"type": "web_search"}]}),
@@ -316,6 +368,15 @@ def test_what_a_client_sends_is_honoured_or_refused(client: openai.OpenAI, model
         assert error.value.status_code == (404 if text in {"conv_1", "resp_1", "Nobody"} else 400)
         assert error.value.response.headers["x-should-retry"] == "false"
     assert len(model.requests()) == 1
+    nothing = encode_id("conv", "Talker", "")
+    something = encode_id("conv", "Talker", "session")
+    for method, path in (
+        *(("GET", f"/conversations/{nothing}"), ("DELETE", f"/conversations/{nothing}")),
+        *(("GET", f"/conversations/{nothing}/items"), ("GET", f"/files/{something}/content")),
+        *(("GET", f"/responses/{something}"), ("DELETE", f"/responses/{something}")),
+    ):
+        answer = requests.request(method, f"{site.url}/api/openai/v1{path}")
+        assert (path, answer.status_code) == (path, 404)
     with pytest.raises(openai.NotFoundError, match="there is no agent 'Hidden'"):
         client.responses.retrieve(encode_id("resp", "Hidden", "session", "turn", 0))
 
@@ -410,7 +471,9 @@ def test_a_killed_host_continues_the_stream_with_the_same_numbers(lives: Callabl
 
     A stream of the next turn begins with comments, and not when the turn begins.
     """
-    life = lives(app=APP, TEST_CONSTANTS=json.dumps({"durable_agent_host.protocols.dialect:HEARTBEAT_SECONDS": 0.05}))
+    modules = ("durable_agent_host.http.event_stream", "durable_agent_host.protocols.dialect")
+    constants = dict.fromkeys((f"{module}:HEARTBEAT_SECONDS" for module in modules), 0.05)
+    life = lives(app=APP, TEST_CONSTANTS=json.dumps(constants))
     answer = {"text": "An answer of some length. " * 20, "chunk_characters": 20}
     model.plan(answer | {"delay_milliseconds": 200}, answer, {"text": "Next."})
     received: list[Any] = []

@@ -426,7 +426,7 @@ async def answer_question(
     if turn is None or [call["kind"] for call in turn.pending] != ["input"]:
         return None
     (question,) = turn.pending
-    answer = {"result": _result_of(request.message.text, question.get("schema"))}
+    answer = {"result": read_result(request.message.text, question.get("schema"))}
     check_fit(answer["result"], question.get("schema"), max_bytes=max_result_bytes, max_steps=STEPS_AT_ONCE)
     replies = await client.with_digests(turn.request.turn_id, {str(question["call_id"]): answer})
     await client.check_log()
@@ -444,7 +444,8 @@ def sign_replies(
     return {call_id: {**reply, **signature} for call_id, reply in replies.items()}
 
 
-def _result_of(text: str, schema: Mapping[str, Any] | None) -> Any:
+def read_result(text: str, schema: Mapping[str, Any] | None) -> Any:
+    """Read an answer to a question: JSON, unless the schema is that of a text."""
     if schema is not None and schema.get("type") != "string":
         with suppress(ValueError, RecursionError):
             return json.loads(text)

@@ -3,7 +3,8 @@
 Theory of operation: a response is a round of its turn. It ends where the turn waits for whoever has sent the request,
 and the next one begins there; so the events of earlier rounds are read for the calls that they leave open. An item of
 the output begins with an event of the turn, whose offset is in the item's id. Text that a restart discards was sent and
-stays sent: its item ends as incomplete, and is empty in the response.
+stays sent: its item ends as incomplete, and is empty in the response. Of a turn whose log is gone, only the
+end is left: it is that of the last response, which is any that is not the first.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -67,6 +68,7 @@ _TEXTS: Final[Mapping[str, Wire]] = {
     "reasoning": {"summary": []},
 }
 """Type of an item that has text → its other fields at the beginning."""
+_ENDS: Final = {"turn.completed", "turn.cancelled", "turn.failed"}
 _REASONS: Final = {"length": "max_output_tokens", "content_filter": "content_filter"}
 
 
@@ -175,7 +177,13 @@ class ResponseEvents:
         if self.is_complete:
             return []
         if not self._sequence_number:
-            self._begin(0)
+            has_no_log = event in _ENDS
+            self._begin(self.name.number if has_no_log else 0)
+            decisions = [{"call_id": call_id} for call_id, reply in self.turn.replies.items() if "approved" in reply]
+            if has_no_log and decisions and not self.name.number:
+                self.waiting_calls = decisions
+                self._complete("completed")
+                return self._events
         self._offset = offset
         if event != "reasoning.delta" and "reasoning" in self._open:
             self._end_text(_SUMMARY)
@@ -186,6 +194,7 @@ class ResponseEvents:
     def _begin(self, number: int) -> None:
         """Begin one of the turn's responses; nothing of the earlier ones is for the client."""
         self._round = number
+        self.waiting_calls = ()
         self.is_started = number == self.name.number
         message = {"id": encode_id("msg", *self.name[:4], "input"), "type": "message", "role": "user"}
         content = input_parts(self.turn.request)

@@ -8,6 +8,7 @@ from pydantic import TypeAdapter
 
 from durable_agent_host.codec.strict_json import object_at
 from durable_agent_host.errors import NotFoundError, RequestError
+from durable_agent_host.model.ids import check_session_id
 
 
 class ItemName(NamedTuple):
@@ -32,9 +33,11 @@ def encode_id(prefix: str, *name: Any) -> str:
 def find_name(value: Any) -> ItemName | None:
     """Read an id; None for the id of somebody else."""
     try:
-        return _NAME.validate_json(base64.urlsafe_b64decode(str(value).partition("_")[2] + "=="))
-    except ValueError:
+        name = _NAME.validate_json(base64.urlsafe_b64decode(str(value).partition("_")[2] + "=="))
+        check_session_id(name.session_id)
+    except (ValueError, RequestError):
         return None
+    return name
 
 
 def read_name(value: Any, field: str) -> ItemName:

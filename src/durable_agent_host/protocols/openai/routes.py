@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from http import HTTPStatus
 from typing import Any, Final
@@ -12,14 +12,19 @@ from azurefunctions.extensions.http.fastapi import Response
 
 from durable_agent_host.codec.log_entry import encode_compact
 from durable_agent_host.durable.turn_client import TurnClient
-from durable_agent_host.errors import NotFoundError, RequestError, TurnRejectedError, TurnTimedOutError
+from durable_agent_host.errors import (
+    NotFoundError,
+    RequestError,
+    TurnRejectedError,
+    TurnTimedOutError,
+)
 from durable_agent_host.http.event_stream import PartStream
 from durable_agent_host.http.parse import parse_number, parse_object
 from durable_agent_host.http.problem_details import problem_response
 from durable_agent_host.http.request_handling import HandlerContext, Route, RouteRequest
 from durable_agent_host.http.response_views import json_response, terminal_event
+from durable_agent_host.http.turn_routes import read_result
 from durable_agent_host.model.access import Action
-from durable_agent_host.model.ids import check_session_id
 from durable_agent_host.protocols.dialect import (
     agent_client,
     change_body,
@@ -60,7 +65,7 @@ class _Edge:
     async def find(self, name: ItemName) -> ResponseEvents:
         """Find the turn of a response; return what makes the response's events."""
         agent_name = self.host.agent(name.agent)
-        turn = await self.client.find(agent_name, name.session_id, check_session_id(name.turn_id))
+        turn = await self.client.find(agent_name, *name[1:3])
         if turn is None:
             raise NotFoundError("there is no such response, or its conversation was deleted")
         agent = self.host.agents[agent_name].hosted
@@ -138,8 +143,7 @@ class _Edge:
                 if turn.outcome is None and call["call_id"] not in {**request.replies, **turn.replies}:
                     raise RequestError(f"'input' has no output of {call['name']!r}: reply to all calls of the response")
             if request.replies:
-                await self.app.answer(*previous[:3], [*request.replies.values()])
-                return previous._replace(number=previous.number + 1)
+                return await self.answer(previous, request.replies, response.waiting_calls)
             if not key and (repeated := await self.find_repeated(previous, request)):
                 return repeated
             session_id = await self.session_after(previous, key or uuid4().hex)
@@ -147,6 +151,19 @@ class _Edge:
             request.agent, request.message, session_id=session_id, idempotency_key=key, wait=False, **request.fields
         )
         return ItemName(request.agent, result.session_id, result.turn_id)
+
+    async def answer(self, name: ItemName, replies: Mapping[Any, Any], calls: Sequence[Mapping[str, Any]]) -> ItemName:
+        """Reply to the calls of a response, with what their schemas ask for; return the next response."""
+        for call in calls:
+            reply = replies.get(call["call_id"], {})
+            if isinstance(text := reply.get("result"), str):
+                reply["result"] = read_result(text, call.get("schema"))
+        await self.app.answer(*name[:3], [*replies.values()])
+        return name._replace(number=name.number + 1)
+
+    async def id_of(self, *parts: str) -> str:
+        """Return the id of what a message begins, by its key, the last part."""
+        return id_of_key(*parts, context=self.client.context, secret=await self.client.claims.id_secret())
 
     async def conversation(self, name: ItemName) -> ItemName:
         """Find the agent of a conversation that was created without one.
@@ -165,32 +182,33 @@ class _Edge:
         """Find the turn of a request that an SDK repeats by itself, without a key: the one after the same response."""
         if self.call.headers.get("x-stainless-retry-count", "0") == "0":
             return None
-        turn_ids = await self.turn_ids(previous)
+        turn_ids = [*await self.turns(previous)]
         name = previous._replace(turn_id=turn_ids[-1], number=0)
         is_next = turn_ids[-2:-1] == [previous.turn_id]
         return name if is_next and input_parts((await self.find(name)).turn.request) == request.message else None
 
     async def session_after(self, name: ItemName, key: str) -> str:
-        """Return the session of a message that follows a response: a fork, unless the response is the last one.
+        """Return the session of a message that follows a response: a fork, unless only failed ones come after that.
 
         A message that is repeated with its key has begun a turn in the session, or has made its fork.
         """
-        is_last = (await self.turn_ids(name, limit=1))[-1:] == [name.turn_id]
-        secret = await self.client.claims.id_secret()
-        turn_id, fork_id = (
-            id_of_key(*parts, key, context=self.client.context, secret=secret)
-            for parts in (("turn", *name[:2]), ("fork", name.turn_id))
-        )
-        if is_last or await self.client.find(*name[:2], turn_id):
+        turns = await self.turns(name, limit=1)
+        if set(turns.values()) == {"failed"}:
+            turns = await self.turns(name)
+        last_ids = [turn_id for turn_id, status in turns.items() if turn_id == name.turn_id or status != "failed"]
+        turn_id = await self.id_of("turn", *name[:2], key)
+        if last_ids[-1:] == [name.turn_id] or await self.client.find(*name[:2], turn_id):
             return name.session_id
+        fork_id = await self.id_of("fork", name.turn_id, key)
         await none_if(HTTPStatus.CONFLICT, self.app.fork(*name[:2], fork_id, at_turn=name.turn_id))
         return fork_id
 
-    async def turn_ids(self, name: ItemName, **query: int) -> list[str]:
-        """List the turns of a session, the newest last."""
+    async def turns(self, name: ItemName, **query: int) -> dict[str, str]:
+        """List the turns of a session, the newest last, with how they have ended."""
         session = await self.app.session(*name[:2], **query)
-        turn_ids = [*(turn["turn_id"] for turn in session["turns"]), session["running_turn_id"]]
-        return [turn_id for turn_id in (*turn_ids, *session["queued_turn_ids"]) if turn_id]
+        statuses = {turn["turn_id"]: turn["status"] for turn in session["turns"]}
+        turn_ids = (session["running_turn_id"], *session["queued_turn_ids"])
+        return statuses | {turn_id: "" for turn_id in turn_ids if turn_id}
 
 
 async def create_response(edge: _Edge) -> Response:
@@ -213,19 +231,25 @@ async def read_response(edge: _Edge) -> Response:
 
 
 async def cancel_response(edge: _Edge) -> Response:
-    """``POST /openai/v1/responses/{id}/cancel``: cancel its turn, unless that has ended."""
+    """``POST /openai/v1/responses/{id}/cancel``: cancel its turn, unless the response is complete."""
     name = edge.name
-    if (await edge.find(name)).turn.outcome is None:
+    if not (await edge.read(name)).is_complete:
         await edge.app.cancel(*name[:3])
         with suppress(TurnTimedOutError):
             await edge.client.wait(name.turn_id, seconds=edge.host.settings.wait_seconds)
     return await edge.show(name)
 
 
+async def delete_response(edge: _Edge) -> Response:
+    """``DELETE /openai/v1/responses/{id}``: erase its conversation."""
+    await edge.find(edge.name)
+    return await delete(edge)
+
+
 async def delete(edge: _Edge) -> Response:
     """``DELETE …/{id}``: erase a conversation; by the id of a response only if the conversation has no other turn."""
     name = await edge.conversation(edge.name)
-    if name.turn_id and await edge.turn_ids(name) != [name.turn_id]:
+    if name.turn_id and [*await edge.turns(name)] != [name.turn_id]:
         raise TurnRejectedError("the conversation of this response has others: delete it with all of them")
     await edge.app.delete(*name[:2])
     kind = "response" if name.turn_id else "conversation.deleted"
@@ -241,11 +265,14 @@ async def list_items(edge: _Edge) -> Response:
     items: list[Mapping[str, Any]] = []
     if name.turn_id:
         items += (await edge.read(name)).input
-    for turn_id in () if name.turn_id else await edge.turn_ids(name):
+    for turn_id in () if name.turn_id else await edge.turns(name):
         name = ItemName(*name[:2], turn_id)
-        while (response := await edge.read(name)).is_started:
+        calls: Any = True
+        while calls:
+            response = await edge.read(name)
             items += [*response.input, *response.body["output"]]
             name = name._replace(number=name.number + 1)
+            calls = response.waiting_calls
     if edge.call.query.get("order") != "asc":
         items.reverse()
     ids = [item["id"] for item in items] or [None]
@@ -282,6 +309,8 @@ async def list_models(edge: _Edge) -> Response:
 async def read_file(edge: _Edge) -> Response:
     """``GET …/files/{id}/content``: the bytes of a file that an annotation names."""
     name = edge.name
+    if not name.suffix:
+        raise NotFoundError("there is no such file")
     content = await first_event(edge.app.file(*name[:2], str(name.suffix)))
     return PartStream(content, {"content-type": "application/octet-stream"})
 
@@ -301,7 +330,7 @@ def show_problem(body: Mapping[str, Any], response: Response) -> Response:
     match = re.match(r"'([\w.\[\]]+)'", message)
     param = match and match[1]
     for name, field in _FIELDS_OF_RUN.items():
-        if name in message:
+        if name in message and "cannot be set" not in message:
             message = message.replace(name, field)
             param = field
     error = {"message": message, "type": error_type, "code": None, "param": param}
@@ -322,7 +351,7 @@ ROUTES: Final = (
     _route("create-response", "POST", "responses", "turn.run", create_response),
     _route("read-response", "GET", _RESPONSE, "turn.follow", read_response),
     _route("cancel-response", "POST", f"{_RESPONSE}/cancel", "turn.cancel", cancel_response),
-    _route("delete-response", "DELETE", _RESPONSE, "session.delete", delete),
+    _route("delete-response", "DELETE", _RESPONSE, "session.delete", delete_response),
     _route("input-items", "GET", f"{_RESPONSE}/input_items", "turn.read", list_items),
     _route("create-conversation", "POST", "conversations", "turn.run", create_conversation),
     _route("read-conversation", "GET", _CONVERSATION, "session.read", read_conversation),
