@@ -279,7 +279,9 @@ def test_an_earlier_response_forks_and_the_last_one_continues(client: openai.Ope
     conversation = client.conversations.create()
     with pytest.raises(openai.NotFoundError, match="no response yet"):
         client.conversations.retrieve(conversation.id)
-    first = client.responses.create(model="Talker", input="one", conversation=conversation.id)
+    first = client.responses.create(
+        model="Talker", input="one", conversation=conversation.id, stream_options={"include_obfuscation": False}
+    )
     with pytest.raises(openai.BadRequestError, match="send 'Talker'"):
         client.responses.create(model="Helper", input="one", conversation=conversation.id)
     assert [item.type for item in client.conversations.items.list(conversation.id)] == ["message", "message"]

@@ -7,7 +7,7 @@ the route has answered, and `Route.show_problem` gives that the dialect's form.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Mapping
+from collections.abc import AsyncGenerator, Awaitable
 from contextlib import aclosing
 from dataclasses import replace
 from http import HTTPStatus
@@ -19,7 +19,7 @@ from durable_agent_host.agent_client import AgentClient, TurnEvent
 from durable_agent_host.codec.log_entry import encode_compact
 from durable_agent_host.durable.turn_client import TurnClient
 from durable_agent_host.errors import AgentClientError
-from durable_agent_host.http.event_stream import HEARTBEAT_SECONDS, EventStream
+from durable_agent_host.http.event_stream import HEARTBEAT_SECONDS
 from durable_agent_host.http.request_handling import HandlerContext, RouteRequest, read_log
 from durable_agent_host.http.route_transport import client_of_routes
 from durable_agent_host.model.access import Action, CallerAccess, RequestContext
@@ -104,8 +104,3 @@ def change_body(response: Response, body: str, media_type: str) -> Response:
     response.body = body.encode()
     response.headers.update({"content-type": media_type, "content-length": str(len(response.body))})
     return response
-
-
-def event_stream(lines: AsyncGenerator[bytes], headers: Mapping[str, str] | None = None) -> Response:
-    """Answer with a stream, which has heartbeats while it is silent."""
-    return EventStream(lines, headers or {})

@@ -17,6 +17,7 @@ from durable_agent_host.codec.log_entry import encode_compact
 from durable_agent_host.durable.turn_client import TurnClient
 from durable_agent_host.errors import AgentClientError, TurnRejectedError
 from durable_agent_host.http.answer_routes import check_form
+from durable_agent_host.http.event_stream import EventStream
 from durable_agent_host.http.parse import parse_replies, parse_resume
 from durable_agent_host.http.request_handling import HandlerContext, Route, RouteRequest
 from durable_agent_host.http.sse import OPENING
@@ -27,7 +28,6 @@ from durable_agent_host.protocols.agui.requests import read_input, reply_to, ses
 from durable_agent_host.protocols.dialect import (
     agent_client,
     change_body,
-    event_stream,
     first_event,
     none_if,
     past_events,
@@ -177,7 +177,7 @@ class _Thread:
             except AgentClientError as error:
                 yield _encode(run_error(str(error), error.status or "disconnected"))
 
-        return event_stream(lines())
+        return EventStream(lines(), {})
 
     async def _wires(self, run_events: RunEvents, messages: _Messages, events: _Events) -> AsyncGenerator[Wire]:
         for wire in run_events.begin(messages, self.session["state"]):

@@ -20,12 +20,13 @@ from pydantic import TypeAdapter
 from durable_agent_host.agent_client import TurnEvent
 from durable_agent_host.durable.turn_client import TurnClient
 from durable_agent_host.errors import AgentClientError, RequestError, TurnRejectedError
+from durable_agent_host.http.event_stream import EventStream
 from durable_agent_host.http.parse import parse_object
 from durable_agent_host.http.request_handling import HandlerContext, Route, RouteRequest
 from durable_agent_host.http.response_views import json_response
 from durable_agent_host.model.ids import MAX_SESSION_ID_CHARACTERS, check_idempotency_key
 from durable_agent_host.protocols.aisdk.events import Chunk, UIMessageStream, ending_of
-from durable_agent_host.protocols.dialect import agent_client, change_body, event_stream, first_event, none_if
+from durable_agent_host.protocols.dialect import agent_client, change_body, first_event, none_if
 from durable_agent_host.turn.turn_wire import validate
 
 _NEW: Final[Mapping[str, Any]] = {"session_id": "", "messages": (), "running_turn_id": None}
@@ -115,7 +116,7 @@ class _Chat:
                 yield _encode({"type": "error", "errorText": str(error)})
             yield b"data: [DONE]\n\n"
 
-        return event_stream(parts(), {"x-vercel-ai-ui-message-stream": "v1"})
+        return EventStream(parts(), {"x-vercel-ai-ui-message-stream": "v1"})
 
     async def _is_waiting(self, event: TurnEvent, replied_ids: Collection[str]) -> bool:
         """Return whether a turn, or the one before it, waits for an answer of a page: a job elsewhere needs none."""

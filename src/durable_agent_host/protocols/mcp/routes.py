@@ -20,9 +20,10 @@ from durable_agent_host.codec.log_entry import encode_compact
 from durable_agent_host.codec.strict_json import object_at
 from durable_agent_host.durable.turn_client import TurnClient
 from durable_agent_host.errors import DurableAgentHostError
+from durable_agent_host.http.event_stream import EventStream
 from durable_agent_host.http.parse import parse_object
 from durable_agent_host.http.request_handling import HandlerContext, Route, RouteRequest
-from durable_agent_host.protocols.dialect import change_body, client_of_caller, event_stream, none_if
+from durable_agent_host.protocols.dialect import change_body, client_of_caller, none_if
 from durable_agent_host.protocols.mcp import messages as rpc
 from durable_agent_host.protocols.mcp import results
 from durable_agent_host.protocols.mcp.messages import RpcError, RpcRequest, Wire
@@ -206,7 +207,7 @@ async def answer(host: HandlerContext, call: RouteRequest, client: TurnClient) -
         status = error.status if is_modern else HTTPStatus.OK
         return JSONResponse(error.response(message["id"]), status)
     if not isinstance(found, dict):
-        return event_stream(_encode(found))
+        return EventStream(_encode(found), {})
     return JSONResponse(request.response(found), headers=request.session_headers())
 
 

@@ -16,6 +16,7 @@ _NEUTRAL: Final[Mapping[str, Any]] = {
     "service_tier": ("auto", "default"),
     "parallel_tool_calls": (True,),
     "metadata": ({},),
+    "stream_options": ({"include_obfuscation": False},),
 }
 """Values that ask for what happens anyway."""
 _REPLIES: Final = {"function_call_output": "call_id", "mcp_approval_response": "approval_request_id"}

@@ -18,7 +18,7 @@ from durable_agent_host.errors import (
     TurnRejectedError,
     TurnTimedOutError,
 )
-from durable_agent_host.http.event_stream import PartStream
+from durable_agent_host.http.event_stream import EventStream, PartStream
 from durable_agent_host.http.parse import parse_number, parse_object
 from durable_agent_host.http.problem_details import problem_response
 from durable_agent_host.http.request_handling import HandlerContext, Route, RouteRequest
@@ -28,7 +28,6 @@ from durable_agent_host.model.access import Action
 from durable_agent_host.protocols.dialect import (
     agent_client,
     change_body,
-    event_stream,
     first_event,
     none_if,
     past_events,
@@ -110,7 +109,7 @@ class _Edge:
                     if after is None or event["sequence_number"] > after:
                         yield f"event: {event['type']}\ndata: {encode_compact(event)}\n\n".encode()
 
-        return event_stream(lines())
+        return EventStream(lines(), {})
 
     async def collect(self, name: ItemName) -> Response:
         """Answer with a response when it is complete."""
