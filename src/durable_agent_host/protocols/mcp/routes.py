@@ -5,15 +5,16 @@ of a call that waits for a person. A modern client that closes the stream of a c
 is a task.
 """
 
-import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
 from itertools import starmap
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from azurefunctions.extensions.http.fastapi import JSONResponse, Response
+from starlette.background import BackgroundTask
 
 from durable_agent_host.agent_client import AgentClient, TurnEvent
 from durable_agent_host.codec.log_entry import encode_compact
@@ -41,16 +42,20 @@ _ABOUT: Final[Wire] = {
     ),
 }
 _TEMPLATE: Final = {"uriTemplate": f"{_SCHEME}{{agent}}/{{session}}", "name": "session", "mimeType": _JSON}
-_cancelling: Final = set[asyncio.Task[Any]]()
-"""Holds what the event loop alone would not."""
 
 
-class McpCall(NamedTuple):
-    """A request, and a client that acts for its caller."""
+@dataclass
+class McpCall:
+    """A request, and a client that acts for its caller.
+
+    Attributes:
+        running_turn: of the call whose stream is not complete.
+    """
 
     host: HandlerContext
     api: AgentClient
     request: RpcRequest
+    running_turn: Sequence[str] | None = None
 
     async def answer(self) -> Wire | AsyncGenerator[Wire]:
         """Return the result, or the messages of a stream."""
@@ -90,25 +95,19 @@ class McpCall(NamedTuple):
 
     async def messages(self, agent: str) -> AsyncGenerator[Wire]:
         """Run a turn; yield its progress, and then the result."""
-        running = None
         try:
-            turn = running = await self._begin(agent)
+            turn = self.running_turn = await self._begin(agent)
             async with aclosing(self.api.follow(*turn)) as events:
                 async for event in events:
                     async for message in self._messages_of(event, turn):
                         if is_last := "result" in message:
-                            running = None
+                            self.running_turn = None
                         yield message
                         if is_last:
                             return
         except DurableAgentHostError as error:
             yield self.request.response(results.failed_result(str(error)))
-        except (GeneratorExit, asyncio.CancelledError):
-            if running is not None and self.request.is_modern:
-                task = asyncio.create_task(self._cancel(running))  # this task is not to wait any more
-                _cancelling.add(task)
-                task.add_done_callback(_cancelling.discard)
-            raise
+            self.running_turn = None
 
     async def _messages_of(self, event: TurnEvent, turn: Sequence[str]) -> AsyncGenerator[Wire]:
         request = self.request
@@ -144,6 +143,11 @@ class McpCall(NamedTuple):
             case _:
                 await self._cancel(turn)
         return {}
+
+    async def end(self) -> None:
+        """Cancel the turn of a modern client that closes the stream before its end."""
+        if self.running_turn is not None and self.request.is_modern:
+            await self._cancel(self.running_turn)
 
     async def _cancel(self, turn: Sequence[str]) -> None:
         """Cancel a turn, unless it has ended."""
@@ -199,7 +203,8 @@ async def answer(host: HandlerContext, call: RouteRequest, client: TurnClient) -
     try:
         request = rpc.read_request(message, call.headers)
         is_modern = request.is_modern
-        found = await McpCall(host, api, request).answer()
+        mcp_call = McpCall(host, api, request)
+        found = await mcp_call.answer()
     except DurableAgentHostError as error:
         if not isinstance(error, RpcError):
             has_failed = getattr(error, "status", 0) >= HTTPStatus.INTERNAL_SERVER_ERROR
@@ -207,7 +212,9 @@ async def answer(host: HandlerContext, call: RouteRequest, client: TurnClient) -
         status = error.status if is_modern else HTTPStatus.OK
         return JSONResponse(error.response(message["id"]), status)
     if not isinstance(found, dict):
-        return EventStream(_encode(found), {})
+        stream = EventStream(_encode(found), {})
+        stream.background = BackgroundTask(mcp_call.end)  # not when the host stops: then the turn goes on
+        return stream
     return JSONResponse(request.response(found), headers=request.session_headers())
 
 
