@@ -83,7 +83,7 @@ def test_finished_steps_are_not_repeated(model: PracticeModel, tmp_path: Path, l
     """The host is killed in the activity: each model call and each tool call is made once, and the answer is whole."""
     script(model)
     app_lives = lives(APP, DURABLE_AGENT_HOST_CRASH=point)
-    with suppress(requests.ConnectionError):
+    with suppress(requests.RequestException):
         start_orchestration(app_lives.host, "story")
     app_lives.host.process.wait(60)
     app_lives.host.kill()

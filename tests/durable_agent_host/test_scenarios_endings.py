@@ -589,7 +589,7 @@ def test_tokens_of_a_call_without_an_answer_count_once(tmp_path: Path, model: Ho
     point = f"journal.model.after_append:{len(called) + 1}"
     body = {"message": "Hi", "session_id": "counted"}
     with bounded_host(tmp_path, model, tmp_path / "effects.txt", DURABLE_AGENT_HOST_CRASH=point) as crashing:
-        with contextlib.suppress(requests.ConnectionError):
+        with contextlib.suppress(requests.RequestException):
             crashing.run(agent, body, headers={"Idempotency-Key": "k"})
         wait_until(lambda: crashing.process.poll() is not None)
     with bounded_host(tmp_path, model, tmp_path / "effects.txt") as restarted:
