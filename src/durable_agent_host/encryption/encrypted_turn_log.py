@@ -9,7 +9,6 @@ operator refuses plaintext.
 """
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
@@ -19,6 +18,7 @@ from durable_agent_host.codec.log_entry import decode_log_entry, encode_log_entr
 from durable_agent_host.encryption.cipher import AssociatedData, Cipher
 from durable_agent_host.errors import CorruptStateError, LogError
 from durable_agent_host.model.log_entry import ATTEMPT, ENCRYPTED, Inbox, LogEntry, LogPage, LogRecord
+from durable_agent_host.storage.latest_dict import LatestDict
 from durable_agent_host.turn_log.protocol import MAX_PAGE_BYTES, TurnLog, check_order, missing_entries
 
 _MAX_CACHED_OFFSETS: Final = 10_000
@@ -37,13 +37,13 @@ class EncryptedTurnLog:
         self.interval_seconds = log.interval_seconds
         self._log = log
         self._cipher = cipher
-        self._next: OrderedDict[tuple[str, int], int] = OrderedDict()
+        self._next = LatestDict[tuple[str, int], int](_MAX_CACHED_OFFSETS)
 
     async def open(self, log_id: str) -> int:
         """Begin an attempt; see the protocol."""
         attempt = await self._log.open(log_id)
         if attempt == 1:
-            self._cache_offset(log_id, attempt, 1)  # its first entry is the one that opens it
+            self._next[log_id, attempt] = 1  # its first entry is the one that opens it
         return attempt
 
     async def append(self, log_id: str, entries: Sequence[LogEntry], *, attempt: int) -> int:
@@ -63,7 +63,7 @@ class EncryptedTurnLog:
         first = await self._log.append(log_id, encrypted_entries, attempt=attempt)
         if first != expected_offset:
             raise LogError(f"the log {log_id} has grown behind its writer's back: it is no longer written")
-        self._cache_offset(log_id, attempt, first + len(entries))
+        self._next[log_id, attempt] = first + len(entries)
         return first
 
     async def read(self, log_id: str, from_offset: int = 0, *, max_bytes: int = MAX_PAGE_BYTES) -> LogPage:
@@ -121,11 +121,6 @@ class EncryptedTurnLog:
     async def close(self) -> None:
         """Close the store; see the protocol."""
         await self._log.close()
-
-    def _cache_offset(self, log_id: str, attempt: int, offset: int) -> None:
-        self._next[log_id, attempt] = offset
-        if len(self._next) > _MAX_CACHED_OFFSETS:
-            self._next.popitem(last=False)
 
     async def _end_of(self, log_id: str) -> int:
         offset = 0
