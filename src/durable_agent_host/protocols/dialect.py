@@ -7,11 +7,11 @@ the route has answered, and `Route.show_problem` gives that the dialect's form.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable
+from collections.abc import AsyncGenerator, Awaitable, Mapping
 from contextlib import aclosing
 from dataclasses import replace
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Final
 
 from azurefunctions.extensions.http.fastapi import Response
 
@@ -82,6 +82,16 @@ async def past_events(host: HandlerContext, request: TurnRequest) -> AsyncGenera
             if record.entry.kind == EVENT:
                 name, data = record.entry.data["event"], record.entry.data["data"]
                 yield TurnEvent(record.offset, name, data, request.session_id, request.turn_id)
+
+
+NEW_SESSION: Final[Mapping[str, Any]] = {
+    "session_id": "",
+    "messages": (),
+    "turns": (),
+    "running_turn_id": None,
+    "state": {},
+}
+"""What a session has that nobody has begun."""
 
 
 async def none_if[T](status: HTTPStatus, answer: Awaitable[T]) -> T | None:

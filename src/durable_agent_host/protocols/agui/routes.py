@@ -26,6 +26,7 @@ from durable_agent_host.model.turn import Turn
 from durable_agent_host.protocols.agui.events import STATE_SNAPSHOT, RunEvents, Wire, message_id, run_error
 from durable_agent_host.protocols.agui.requests import read_input, reply_to, session_messages
 from durable_agent_host.protocols.dialect import (
+    NEW_SESSION,
     agent_client,
     change_body,
     first_event,
@@ -37,13 +38,12 @@ from durable_agent_host.turn.turn_requests import id_of_key
 
 _Events = AsyncGenerator[TurnEvent]
 _Messages = Sequence[Mapping[str, Any]]
-_NEW: Final[Mapping[str, Any]] = {"messages": (), "turns": (), "running_turn_id": None, "state": {}}
 
 
 class _Thread:
     """A thread, for a request: its session, and a client that acts for the caller."""
 
-    session: Mapping[str, Any] = _NEW
+    session: Mapping[str, Any] = NEW_SESSION
 
     def __init__(self, host: HandlerContext, call: RouteRequest, client: TurnClient) -> None:
         self._host = host
@@ -56,7 +56,7 @@ class _Thread:
     async def load(self, **query: int) -> None:
         """Read the session; an empty one when there is none."""
         session = self._agents.session(*self._key, state="true", **query)
-        self.session = await none_if(HTTPStatus.NOT_FOUND, session) or _NEW
+        self.session = await none_if(HTTPStatus.NOT_FOUND, session) or NEW_SESSION
 
     @property
     def _has_other_state(self) -> bool:

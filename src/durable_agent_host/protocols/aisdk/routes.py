@@ -26,10 +26,9 @@ from durable_agent_host.http.request_handling import HandlerContext, Route, Rout
 from durable_agent_host.http.response_views import json_response
 from durable_agent_host.model.ids import MAX_SESSION_ID_CHARACTERS, check_idempotency_key
 from durable_agent_host.protocols.aisdk.events import Chunk, UIMessageStream, ending_of
-from durable_agent_host.protocols.dialect import agent_client, change_body, first_event, none_if
+from durable_agent_host.protocols.dialect import NEW_SESSION, agent_client, change_body, first_event, none_if
 from durable_agent_host.turn.turn_wire import validate
 
-_NEW: Final[Mapping[str, Any]] = {"session_id": "", "messages": (), "running_turn_id": None}
 _MAX_CHARACTERS: Final = MAX_SESSION_ID_CHARACTERS - len("~1000000")
 """Maximum length of a chat's id."""
 _BRANCH: Final = re.compile(r"~\d+$")
@@ -65,7 +64,7 @@ class _Chat:
     async def newest_branch(self, **query: int) -> Mapping[str, Any]:
         """Read the session that began last; a chat that nobody has begun is empty."""
         *_, session_id, _ = await self.branches()
-        return await _find(self.api.session(self.agent, session_id, **query)) or _NEW
+        return await _find(self.api.session(self.agent, session_id, **query)) or NEW_SESSION
 
     async def running_turn(self) -> tuple[str, str, str] | None:
         """Return the turn that runs or waits."""
